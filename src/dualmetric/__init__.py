@@ -1,0 +1,50 @@
+"""Distance metric learning for high-dimensional data by dual random projection.
+
+Names are imported when they are first used, so that ``import dualmetric`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .evaluation import knn_accuracy, mean_average_precision
+    from .learners import SPCA, SRP, DuOri, DuRP, Euclidean
+    from .metric import Metric
+    from .triplets import Triplets
+
+_HOME = {
+    "DuOri": "learners",
+    "DuRP": "learners",
+    "Euclidean": "learners",
+    "Metric": "metric",
+    "SPCA": "learners",
+    "SRP": "learners",
+    "Triplets": "triplets",
+    "knn_accuracy": "evaluation",
+    "mean_average_precision": "evaluation",
+}
+
+__all__ = [
+    "SPCA",
+    "SRP",
+    "DuOri",
+    "DuRP",
+    "Euclidean",
+    "Metric",
+    "Triplets",
+    "__version__",
+    "knn_accuracy",
+    "mean_average_precision",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

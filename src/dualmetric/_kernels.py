@@ -1,0 +1,222 @@
+"""The compiled loops: plain functions over arrays.
+
+Nothing else in the package imports Numba, and this module is imported only when something is
+learned or scored. Every kernel has a slow NumPy twin in ``tests/`` that it must equal.
+
+Rules kept here: no jitclass, no functions as arguments (they defeat the disk cache), losses chosen
+by an integer code, fast-math limited to reassociation and contraction so that NaN stays NaN, and
+no parallel region: callers split the work over threads (`_system.run_blocks`), each thread writing
+to its own part of the output, so that results never depend on timing.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+_compile = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+
+
+@_compile
+def _logistic_dual(beta, margin, curvature):
+    """Solve log((1−b)/b) = margin + (b − beta)·curvature for b ∈ (0, 1).
+
+    With b = 1/(1+eᵗ) the equation is g(t) = margin + (b(t) − beta)·curvature − t = 0. g falls with
+    a slope of at least one, so its root lies within |g| of any t: Newton's method, kept inside
+    that bracket.
+    """
+    low = margin - beta * curvature
+    high = margin + (1.0 - beta) * curvature
+    t = min(max(math.log((1.0 - beta) / beta) if 0.0 < beta < 1.0 else 0.0, low), high)
+    for _ in range(60):
+        b = 1.0 / (1.0 + math.exp(t)) if t < 0.0 else math.exp(-t) / (1.0 + math.exp(-t))
+        g = margin + (b - beta) * curvature - t
+        if g > 0.0:
+            low = t
+        else:
+            high = t
+        step = t + g / (1.0 + curvature * b * (1.0 - b))
+        if not low <= step <= high:
+            step = 0.5 * (low + high)
+        if abs(step - t) <= 1e-14 * max(1.0, abs(t)):
+            break
+        t = step
+    return b
+
+
+@_compile
+def dual_epoch(Z, triplets, beta, V, reg_n, reg_step, logistic, smoothing, upper):
+    """One pass of dual coordinate ascent; updates ``beta`` and ``V`` = Σ β_t A_t in place.
+
+    ``reg_n + s·reg_step`` is the λN of step s = 0, 1, …: λN and 0 for SDCA; λ and λ for the first
+    epoch of CSDCA, in which the s-th example is treated as if the problem had s examples.
+    Every loss but the logistic has the dual β − smoothing·β²/2 on [0, upper].
+    """
+    m = Z.shape[1]
+    one = Z.dtype.type(1)
+    half = Z.dtype.type(0.5)
+    zero = Z.dtype.type(0)
+    u = np.empty(m, Z.dtype)
+    v = np.empty(m, Z.dtype)
+    A2 = np.empty(m * m, Z.dtype)  # 2·A_t, flat: its long loops are what the compiler vectorises
+    flat = V.ravel()
+    for s in range(triplets.shape[0]):
+        i = triplets[s, 0]
+        j = triplets[s, 1]
+        k = triplets[s, 2]
+        uu = zero
+        vv = zero
+        uv = zero
+        for a in range(m):
+            zi = Z[i, a]
+            zj = Z[j, a]
+            zk = Z[k, a]
+            ua = zj - zk
+            va = zi - zj + (zi - zk)
+            u[a] = ua
+            v[a] = va
+            uu += ua * ua
+            vv += va * va
+            uv += ua * va
+        for a in range(m):
+            ua = u[a]
+            va = v[a]
+            for b in range(m):
+                A2[a * m + b] = ua * v[b] + va * u[b]
+        product = zero
+        for c in range(m * m):
+            product += A2[c] * flat[c]
+        lam = reg_n + s * reg_step
+        margin = 0.5 * np.float64(product) / lam
+        curvature = 0.5 * (np.float64(uu) * vv + np.float64(uv) * uv) / lam
+        old = np.float64(beta[s])
+        if logistic:
+            new = _logistic_dual(old, margin, curvature)
+        else:
+            slope = 1.0 - margin - smoothing * old
+            bend = smoothing + curvature
+            if bend > 0.0:
+                new = old + slope / bend
+            else:  # A_t = 0 under the hinge: the dual is linear
+                new = upper
+            new = min(max(new, 0.0), upper)
+        beta[s] = new
+        delta = Z.dtype.type(beta[s] - old)
+        if delta != zero:
+            h = half * delta * one
+            for c in range(m * m):
+                flat[c] += h * A2[c]
+
+
+@_compile
+def pair_graph_dot(triplets, beta, Y, start, stop, out):
+    """Add C·Y to ``out`` in columns start to stop.
+
+    C is the pair graph: Σ β_t A_t = XᵀCX. A triplet (i, j, k) adds β(y_j − y_k) to row i,
+    β(y_i − y_j) to row j and β(y_k − y_i) to row k.
+    """
+    for t in range(triplets.shape[0]):
+        b = beta[t]
+        if b != 0:
+            i = triplets[t, 0]
+            j = triplets[t, 1]
+            k = triplets[t, 2]
+            for c in range(start, stop):
+                yi = Y[i, c]
+                yj = Y[j, c]
+                yk = Y[k, c]
+                out[i, c] += b * (yj - yk)
+                out[j, c] += b * (yi - yj)
+                out[k, c] += b * (yk - yi)
+
+
+@_compile
+def margins(Z, W, triplets, start, stop, out):
+    """⟨M, A_t⟩ = (z_j − z_k)ᵀM(2z_i − z_j − z_k) for t in start to stop, given W = ZM."""
+    m = Z.shape[1]
+    for t in range(start, stop):
+        i = triplets[t, 0]
+        j = triplets[t, 1]
+        k = triplets[t, 2]
+        total = Z.dtype.type(0)
+        for a in range(m):
+            total += (Z[j, a] - Z[k, a]) * (W[i, a] - W[j, a] + (W[i, a] - W[k, a]))
+        out[t] = total
+
+
+@_compile
+def sq_distances_dense(X, left, right, start, stop, out):
+    """‖x_left − x_right‖² for pairs of rows start to stop."""
+    d = X.shape[1]
+    for p in range(start, stop):
+        i = left[p]
+        j = right[p]
+        total = X.dtype.type(0)
+        for a in range(d):
+            diff = X[i, a] - X[j, a]
+            total += diff * diff
+        out[p] = total
+
+
+@_compile
+def sq_distances_csr(data, indices, indptr, left, right, start, stop, out):
+    """The same for CSR rows with sorted indices, by merging the two rows."""
+    for p in range(start, stop):
+        a = indptr[left[p]]
+        a_end = indptr[left[p] + 1]
+        b = indptr[right[p]]
+        b_end = indptr[right[p] + 1]
+        total = data.dtype.type(0)
+        while a < a_end and b < b_end:
+            if indices[a] == indices[b]:
+                diff = data[a] - data[b]
+                a += 1
+                b += 1
+            elif indices[a] < indices[b]:
+                diff = data[a]
+                a += 1
+            else:
+                diff = data[b]
+                b += 1
+            total += diff * diff
+        while a < a_end:
+            total += data[a] * data[a]
+            a += 1
+        while b < b_end:
+            total += data[b] * data[b]
+            b += 1
+        out[p] = total
+
+
+@_compile
+def class_neighbors(distances, labels, first, start, stop, same, other):
+    """Nearest rows of the row's own class and of other classes, nearest first.
+
+    ``distances`` is a block: its row r belongs to row first + r of the data. Rows first + start to
+    first + stop of ``same`` and ``other`` are filled; places that cannot be filled stay as found.
+    """
+    best_same = np.empty(same.shape[1], distances.dtype)
+    best_other = np.empty(other.shape[1], distances.dtype)
+    for r in range(start, stop):
+        row = first + r
+        best_same[:] = np.inf
+        best_other[:] = np.inf
+        for c in range(distances.shape[1]):
+            if c == row:
+                continue
+            if labels[c] == labels[row]:
+                best = best_same
+                ids = same[row]
+            else:
+                best = best_other
+                ids = other[row]
+            value = distances[r, c]
+            place = best.shape[0] - 1
+            if value < best[place]:
+                while place > 0 and best[place - 1] > value:
+                    best[place] = best[place - 1]
+                    ids[place] = ids[place - 1]
+                    place -= 1
+                best[place] = value
+                ids[place] = c
+

@@ -1,0 +1,65 @@
+"""What the machine has: threads and memory."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+
+def n_threads() -> int:
+    """Threads to use: ``OMP_NUM_THREADS`` where it is set, else the cores this process may use."""
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if value.isdigit() and int(value) > 0:
+        return int(value)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1) -> None:
+    """Call ``work(start, stop)`` over equal parts of ``range(total)``, one part a thread.
+
+    ``work`` must release the GIL to gain from it, and write only to its own part of the output.
+    Parts are at least ``smallest`` long, so that small work stays in this thread.
+    """
+    parts = max(1, min(n_threads(), total // max(1, smallest)))
+    bounds = [total * part // parts for part in range(parts + 1)]
+    if parts == 1:
+        work(0, total)
+        return
+    with ThreadPoolExecutor(parts) as pool:
+        for done in [pool.submit(work, *pair) for pair in zip(bounds, bounds[1:], strict=False)]:
+            done.result()
+
+
+def available_memory() -> int | None:
+    """Bytes that can be allocated without swapping, or None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def format_bytes(size: float) -> str:
+    """A size as people read it: ``13.5 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+
+
+def require_memory(size: int, purpose: str, remedy: str) -> None:
+    """Raise a ValueError when ``size`` bytes for ``purpose`` would not fit in memory."""
+    available = available_memory()
+    if available is not None and size > available:
+        raise ValueError(
+            f"{purpose} needs {format_bytes(size)} of memory and {format_bytes(available)} is "
+            f"available. {remedy}"
+        )

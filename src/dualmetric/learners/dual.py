@@ -1,0 +1,380 @@
+"""DuRP, DuOri, SRP and SPCA: one body.
+
+A dual problem is solved in one space and the metric is rebuilt in one:
+
+========  ===================  =======================
+method    dual solved in       metric rebuilt in
+========  ===================  =======================
+DuRP      random projection    original features
+DuOri     original features    original features
+SRP       random projection    the same projection
+SPCA      principal components the same components
+========  ===================  =======================
+"""
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from sklearn.utils import check_random_state, check_scalar
+
+from .. import products, spaces
+from .._types import Array, Rows
+from .._validation import check_labels
+from ..losses import get_loss
+from ..recovery import recover_factor
+from ..solver import Epoch, solve_dual
+from ..triplets import Triplets, sample_triplets
+from ._base import LinearMetricLearner
+
+SCALE = 1.0
+_SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
+_GATHER_BELOW = 0.3  # share of the rows in triplets under which they are copied out
+
+
+class _DualLearner(LinearMetricLearner):
+    """The shared body. Subclasses say in which space the dual problem is solved."""
+
+    _rebuilt_in_original = True
+
+    def __init__(
+        self,
+        *,
+        n_components: int | None = None,
+        n_triplets: int = 100_000,
+        sampler: str = "active",
+        loss: str = "hinge",
+        reg: float | None = None,
+        max_epochs: int = 3,
+        tol: float | None = None,
+        scale: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_triplets = n_triplets
+        self.sampler = sampler
+        self.loss = loss
+        self.reg = reg
+        self.max_epochs = max_epochs
+        self.tol = tol
+        self.scale = scale
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
+        """Learn the metric from labels or from triplets.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,), optional
+            Their labels, of any type; used only where ``triplets`` is None.
+        triplets : array-like of shape (n_triplets, 3) or Triplets, optional
+            Row numbers of X: (anchor, positive, negative).
+
+        Returns
+        -------
+        self
+            The fitted learner.
+        """
+        self._check_parameters()
+        X = self._check_X(X, reset=True)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        unit = self._unit(X)
+        self.triplets_ = self._triplets(X, y, triplets, unit, rng)
+        loss = get_loss(self.loss)
+        reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
+
+        rows, index = _rows_in_play(X, self.triplets_)
+        rotation = None
+        if self._rebuilt_in_original and rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
+            rows, rotation = spaces.row_span(rows)
+        Z, basis = self._space(rows, X, rng)
+        solution = solve_dual(
+            Z / np.asarray(unit, dtype=Z.dtype),
+            index,
+            loss,
+            reg=reg,
+            max_epochs=self.max_epochs,
+            tol=self.tol,
+            rng=rng,
+            callback=self._print_epoch if self.verbose else None,
+        )
+        self.dual_coef_ = solution.beta
+        self.history_ = solution.history
+        self.duality_gap_ = solution.gap
+        self.n_iter_ = solution.history[-1].epoch
+
+        data, back = (rows, rotation) if self._rebuilt_in_original else (Z, basis)
+        weight = solution.beta / (reg * len(index))
+        factor = recover_factor(data, index, weight, self.n_components, rng, unit=unit)
+        return self._store_metric(self._checked(factor if back is None else back @ factor))
+
+    @abstractmethod
+    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array | None]:
+        """Rows of the triplets in the space of the dual problem, and the map to it."""
+
+    def _check_parameters(self) -> None:
+        check_scalar(self.n_triplets, "n_triplets", Integral, min_val=1)
+        check_scalar(self.max_epochs, "max_epochs", Integral, min_val=1)
+        if self.n_components is not None:
+            check_scalar(self.n_components, "n_components", Integral, min_val=1)
+        if self.reg is not None:
+            check_scalar(self.reg, "reg", Real, min_val=0, include_boundaries="neither")
+        if self.tol is not None:
+            check_scalar(self.tol, "tol", Real, min_val=0)
+
+    def _unit(self, X: Rows) -> float:
+        """Length that counts as one: with ``scale``, the root mean square distance of rows."""
+        if not self.scale:
+            return 1.0
+        mean = products.mean_sq_distance(X)
+        if mean == 0.0:
+            raise ValueError(
+                "all rows of X are the same (every feature is constant): there is no distance to "
+                "learn from; check that X holds the features you meant"
+            )
+        return float(np.sqrt(mean)) / SCALE
+
+    def _triplets(
+        self, X: Rows, y: Any, triplets: Any, unit: float, rng: np.random.Generator
+    ) -> Triplets:
+        if isinstance(triplets, Triplets):
+            triplets = triplets.index
+        if triplets is not None:
+            return Triplets.from_array(triplets, X.shape[0])
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; labels "
+                "may be replaced by triplets: fit(X, triplets=T)"
+            )
+        labels = check_labels(y, X.shape[0])
+        return sample_triplets(X, labels, self.n_triplets, self.sampler, rng, margin=unit**2)
+
+    def _checked(self, factor: Array) -> Array:
+        d, n_triplets = self.n_features_in_, len(self.triplets_)
+        if not np.isfinite(factor).all():
+            raise ValueError(
+                "the numbers in X are too large or too small for their precision: bring them near "
+                "1, for example with StandardScaler, or pass float64"
+            )
+        if factor.shape[1] == 0:
+            raise ValueError(
+                f"the {n_triplets:,} triplets (n_features={d}) leave no direction in which rows "
+                "that should be near are nearer than rows that should be far: check that labels "
+                "or triplets belong to these rows, or keep the Euclidean distance"
+            )
+        return factor
+
+    def _print_epoch(self, epoch: Epoch) -> None:
+        print(
+            f"[{type(self).__name__}] epoch {epoch.epoch}: primal {epoch.primal:.6g}, "
+            f"dual {epoch.dual:.6g}, gap {epoch.gap:.3g}"
+        )
+
+
+def _rows_in_play(X: Rows, triplets: Triplets) -> tuple[Rows, Triplets]:
+    """Only rows that triplets name take part; where they are few, work on a copy of them."""
+    named = triplets.rows()
+    if len(named) > _GATHER_BELOW * X.shape[0]:
+        return X, triplets
+    return products.take_rows(X, named), triplets.renumber(named)
+
+
+class _ProjectedLearner(_DualLearner):
+    """The learners that solve the dual problem in few dimensions."""
+
+    def __init__(
+        self,
+        n_projections: int = 10,
+        *,
+        n_components: int | None = None,
+        n_triplets: int = 100_000,
+        sampler: str = "active",
+        loss: str = "hinge",
+        reg: float | None = None,
+        max_epochs: int = 3,
+        tol: float | None = None,
+        scale: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components=n_components,
+            n_triplets=n_triplets,
+            sampler=sampler,
+            loss=loss,
+            reg=reg,
+            max_epochs=max_epochs,
+            tol=tol,
+            scale=scale,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.n_projections = n_projections
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_scalar(self.n_projections, "n_projections", Integral, min_val=1)
+
+
+_PARAMETERS = """n_components : int or None, default=None
+        Rank of the metric: how many directions are kept, the most important first. None keeps all
+        that are positive (the leading 50 where the metric spans more than 4,000 features).
+    n_triplets : int, default=100_000
+        How many triplets to sample from labels.
+    sampler : {"active", "neighbors"}, default="active"
+        How: "active" is the paper's and ranks best, "neighbors" protects k-NN accuracy. See
+        `dualmetric.triplets`.
+    loss : {"hinge", "smoothed_hinge", "squared_hinge", "logistic"}, default="hinge"
+        Loss of a triplet's margin. See `dualmetric.losses`.
+    reg : float or None, default=None
+        λ, the weight of ‖M‖². None is 1/N for N triplets, the paper's.
+    max_epochs : int, default=3
+        Passes over the triplets.
+    tol : float or None, default=None
+        Stop earlier, when the duality gap is at most ``tol`` times the primal objective.
+    scale : bool, default=True
+        Measure distances in units of their root mean square over the training rows, so that the
+        result does not depend on the unit of X. False is the paper's setting.
+    random_state : int, RandomState instance or None, default=None
+        Seed of sampling, projection and the order of the triplets. The same seed gives the same
+        bits.
+    verbose : int, default=0
+        Above 0, print the objectives and the gap after each epoch."""
+
+_ATTRIBUTES = """metric_ : Metric
+        The learned metric: save it, apply it elsewhere.
+    components_ : ndarray of shape (rank, n_features_in_)
+        Its directions, one a row.
+    triplets_ : Triplets
+        The triplets learned from.
+    dual_coef_ : ndarray of shape (n_triplets,)
+        Their dual variables β = −α.
+    duality_gap_ : float
+        Gap between the primal and the dual objective, in the space where the dual was solved.
+    history_ : list of Epoch
+        Objectives and gap after each epoch.
+    n_iter_ : int
+        Epochs run.
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X had names that are all strings."""
+
+_T = TypeVar("_T", bound=type)
+
+
+def _document(cls: _T) -> _T:
+    """Fill in the descriptions that the four learners share."""
+    cls.__doc__ = (cls.__doc__ or "").format(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
+    return cls
+
+
+@_document
+class DuRP(_ProjectedLearner):
+    """Dual random projection: the paper's Algorithm 1.
+
+    The dual problem is solved on random projections of the rows, in ``n_projections`` dimensions;
+    its variables then weigh the triplets' matrices in all the original dimensions. The metric is
+    not confined to the projection, and comes at nearly the price of one learned there.
+
+    Parameters
+    ----------
+    n_projections : int, default=10
+        Random directions for the dual problem (the paper's m).
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    DuOri : Solves the dual problem in the original space; slow.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualmetric import DuRP, Euclidean
+    >>> X, y = load_digits(return_X_y=True)
+    >>> learned = DuRP(random_state=0).fit(X[:1000], y[:1000])
+    >>> learned.score(X[1000:], y[1000:]) > Euclidean().fit(X).score(X[1000:], y[1000:])
+    True
+    """
+
+    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
+        return spaces.random_projection(rows, self.n_projections, rng)
+
+
+@_document
+class DuOri(_DualLearner):
+    """Dual coordinate ascent in the original space.
+
+    What DuRP approximates: each step works with a d × d matrix.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    DuRP : Nearly the same metric at a small part of the cost.
+    """
+
+    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, None]:
+        return spaces.original(rows)
+
+
+@_document
+class SRP(_ProjectedLearner):
+    """A metric learned on random projections and confined to them: a baseline.
+
+    Parameters
+    ----------
+    n_projections : int, default=10
+        Random directions (the paper's m).
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    DuRP : Uses the projections for the dual variables only.
+    """
+
+    _rebuilt_in_original = False
+
+    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
+        return spaces.random_projection(rows, self.n_projections, rng)
+
+
+@_document
+class SPCA(_ProjectedLearner):
+    """A metric learned on principal components and confined to them: a baseline.
+
+    Parameters
+    ----------
+    n_projections : int, default=10
+        Principal components, of all rows of X.
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+    """
+
+    _rebuilt_in_original = False
+
+    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
+        basis = spaces.principal_components(X, self.n_projections, int(rng.integers(2**31 - 1)))
+        return spaces.mapped(rows, basis), basis

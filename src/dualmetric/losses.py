@@ -1,0 +1,110 @@
+r"""Losses ℓ(z) of a triplet's margin z = ⟨M, A_t⟩, with what the dual problem needs of them.
+
+The dual of the paper's problem (1) is, with β = −α,
+
+.. math:: \max_\beta\; -\frac1N\sum_t \ell_*(-\beta_t)
+          - \frac{1}{2\lambda N^2}\Big\|\sum_t \beta_t A_t\Big\|_F^2 .
+
+For one coordinate, with margin z and curvature c = ‖A_t‖²/(λN) held fixed, the step maximises
+:math:`-\ell_*(-b) - z(b - \beta) - \tfrac c2 (b-\beta)^2` over b.
+
+Three of the four losses have a quadratic conjugate, ℓ_*(−β) = −β + (smoothing/2)·β² on
+[0, upper], so that two numbers tell them apart, here and in the compiled loop.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, xlogy
+
+from ._types import Array
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss as the solver sees it.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    smoothing : float
+        Curvature of the conjugate; the loss is 1/smoothing-smooth, and not smooth where it is 0.
+    upper : float
+        Largest value a dual variable can take.
+    logistic : bool
+        Whether the conjugate is the entropy rather than a quadratic.
+    """
+
+    name: str
+    smoothing: float
+    upper: float
+    logistic: bool = False
+
+    def value(self, z: Array) -> Array:
+        """ℓ(z), computed in float64."""
+        z = np.asarray(z, dtype=np.float64)
+        if self.logistic:
+            return np.logaddexp(0.0, -z)
+        slack = np.maximum(1.0 - z, 0.0)
+        if self.smoothing == 0.0:
+            return slack
+        # max over b in [0, upper] of b·slack − smoothing/2·b²
+        b = np.minimum(slack / self.smoothing, self.upper)
+        return b * slack - 0.5 * self.smoothing * b**2
+
+    def conjugate(self, beta: Array) -> Array:
+        """ℓ_*(−β) for β in the dual domain, computed in float64."""
+        beta = np.asarray(beta, dtype=np.float64)
+        if self.logistic:
+            return xlogy(beta, beta) + xlogy(1.0 - beta, 1.0 - beta)
+        return 0.5 * self.smoothing * beta**2 - beta
+
+    def dual_step(self, beta: float, margin: float, curvature: float) -> float:
+        """Return the best value of one dual variable, the others fixed.
+
+        ``margin`` is ⟨M, A_t⟩ and ``curvature`` is ‖A_t‖²/(λN), both at the present β.
+        """
+        if self.logistic:
+            return self._logistic_step(beta, margin, curvature)
+        bend = self.smoothing + curvature
+        if bend == 0.0:
+            return self.upper
+        step = beta + (1.0 - margin - self.smoothing * beta) / bend
+        return min(max(step, 0.0), self.upper)
+
+    @staticmethod
+    def _logistic_step(beta: float, margin: float, curvature: float) -> float:
+        """Solve log((1−b)/b) = margin + (b − beta)·curvature by bisection in t = log((1−b)/b)."""
+        low, high = margin - beta * curvature, margin + (1.0 - beta) * curvature
+        for _ in range(200):
+            t = 0.5 * (low + high)
+            if margin + (expit(-t) - beta) * curvature > t:
+                low = t
+            else:
+                high = t
+        return float(expit(-t))
+
+
+LOSSES = {
+    loss.name: loss
+    for loss in (
+        # ℓ(z) = max(0, 1 − z); ℓ_*(−β) = −β on [0, 1]; b = clip(β + (1 − z)/c, 0, 1)
+        Loss("hinge", smoothing=0.0, upper=1.0),
+        # ℓ(z) = 0, (1 − z)²/2 or ½ − z as z ≥ 1, 0 < z < 1 or z ≤ 0; ℓ_*(−β) = −β + β²/2 on
+        # [0, 1]; b = clip(β + (1 − z − β)/(1 + c), 0, 1)
+        Loss("smoothed_hinge", smoothing=1.0, upper=1.0),
+        # ℓ(z) = max(0, 1 − z)²; ℓ_*(−β) = −β + β²/4 on [0, ∞); b = max(β + (1−z−β/2)/(½+c), 0)
+        Loss("squared_hinge", smoothing=0.5, upper=np.inf),
+        # ℓ(z) = log(1 + e^−z); ℓ_*(−β) = β log β + (1 − β) log(1 − β) on [0, 1]; b has no closed
+        # form: log((1 − b)/b) = z + (b − β)c
+        Loss("logistic", smoothing=4.0, upper=1.0, logistic=True),
+    )
+}
+
+
+def get_loss(name: str) -> Loss:
+    """Return the loss called ``name``."""
+    if name not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; got {name!r}")
+    return LOSSES[name]

@@ -1,0 +1,63 @@
+"""Where the dual problem is solved: linear maps of the rows into few dimensions.
+
+A space is the rows there (Z, dense, centred) and the matrix B of the map (d × m, Z = XB up to the
+centring), or None where the space is the original one. Distances ignore the centring, and numbers
+near zero keep their digits.
+"""
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+from . import products
+from ._system import require_memory
+from ._types import Array, Rows
+
+
+def original(X: Rows) -> tuple[Array, None]:
+    """Return the rows as they are (DuOri)."""
+    n, d = X.shape
+    require_memory(
+        (n * d + 3 * d * d) * X.dtype.itemsize,
+        f"solving the dual problem in all {d:,} dimensions of {n:,} rows",
+        "Use DuRP, which solves it in n_projections dimensions.",
+    )
+    return _centred(products.to_dense(X)), None
+
+
+def random_projection(X: Rows, m: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Project by R ∈ ℝ^{d×m} with entries from N(0, 1/m) (DuRP, SRP; Alg. 1, step 2)."""
+    R = rng.standard_normal((X.shape[1], m)).astype(X.dtype, copy=False)
+    R /= np.sqrt(m, dtype=X.dtype)
+    return mapped(X, R), R
+
+
+def principal_components(X: Rows, m: int, seed: int) -> Array:
+    """Return the m leading principal components as columns; fewer where X has fewer (SPCA)."""
+    pca = PCA(n_components=min(m, *X.shape), random_state=seed).fit(X)
+    return np.ascontiguousarray(pca.components_.T, dtype=X.dtype)
+
+
+def mapped(X: Rows, B: Array) -> Array:
+    """Return the rows of XB, centred."""
+    return _centred(products.dot(X, B))
+
+
+def row_span(X: Rows) -> tuple[Array, Array]:
+    """Rotate n rows of d > n features into at most n coordinates, exactly.
+
+    With the centred rows' inner products XXᵀ = QΛQᵀ, the coordinates are F = QΛ^½ and the
+    orthonormal basis is E = XᵀQΛ^−½: distances between the rows are those between rows of F, and
+    a metric learned on F, rotated by E, is the one that would have been learned on X.
+    """
+    values, Q = np.linalg.eigh(products.gram(X))
+    keep = values > values[-1] * X.shape[0] * np.finfo(np.float64).eps
+    if not keep.any():
+        return np.zeros((X.shape[0], 1), X.dtype), np.zeros((X.shape[1], 1), X.dtype)
+    root = np.sqrt(values[keep])
+    Q = Q[:, keep]
+    E = products.tdot(X, ((Q - Q.mean(axis=0)) / root).astype(X.dtype))
+    return (Q * root).astype(X.dtype), E
+
+
+def _centred(Z: Array) -> Array:
+    return np.ascontiguousarray(Z - Z.mean(axis=0, dtype=np.float64).astype(Z.dtype))

@@ -1,0 +1,280 @@
+"""Which comparisons to learn from: index triples over the rows of X, never copies of rows.
+
+A triplet (i, j, k) says that row i should be nearer to row j than to row k. Triplets are given by
+the user, or sampled from labels in one of two ways:
+
+``"active"``
+    The paper's: random triplets that incur a positive hinge loss under the Euclidean distance,
+    ‖x_i − x_k‖² − ‖x_i − x_j‖² < 1. Best for ranking.
+``"neighbors"``
+    The positive is among the nearest rows of the anchor's class, the negative among the nearest
+    rows of other classes. It looks only at the neighbourhood of each row, and so keeps what k-NN
+    classification needs.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.metrics import euclidean_distances
+
+from . import products
+from ._system import run_blocks
+from ._types import Array, Rows
+
+SAMPLERS = ("active", "neighbors")
+_N_NEIGHBORS = 10
+_MAX_REFERENCE_ROWS = 20_000
+_DRAWS_PER_TRIPLET = 50
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Triples of row numbers (anchor, positive, negative).
+
+    Attributes
+    ----------
+    index : ndarray of shape (n_triplets, 3), int32 or int64
+        The triples; int32 where the row numbers allow it.
+    """
+
+    index: Array
+
+    @classmethod
+    def from_array(cls, triples: object, n_rows: int) -> "Triplets":
+        """Check given triples against the number of rows they may name."""
+        array = np.asarray(triples)
+        if array.ndim != 2 or array.shape[1] != 3:
+            raise ValueError(
+                "triplets must be an (N, 3) array of row numbers (anchor, positive, negative); "
+                f"got shape {array.shape}"
+            )
+        if array.shape[0] == 0:
+            raise ValueError("triplets is empty: give at least one (anchor, positive, negative)")
+        if not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(
+                f"triplets must hold integers, the row numbers of X; got dtype {array.dtype}"
+            )
+        outside = (array < 0) | (array >= n_rows)
+        if outside.any():
+            where = int(np.flatnonzero(outside.any(axis=1))[0])
+            raise ValueError(
+                f"triplets[{where}] = {array[where].tolist()} names a row that X does not have: "
+                f"row numbers go from 0 to {n_rows - 1}"
+            )
+        anchor, positive, negative = array.T
+        for first, second, names in (
+            (anchor, positive, "anchor and positive"),
+            (anchor, negative, "anchor and negative"),
+            (positive, negative, "positive and negative"),
+        ):
+            if (first == second).any():
+                where = int(np.flatnonzero(first == second)[0])
+                raise ValueError(
+                    f"triplets[{where}] = {array[where].tolist()}: {names} are the same row, which "
+                    "says nothing about distances; leave such triples out"
+                )
+        return cls(_compact_index(array, n_rows))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def rows(self) -> Array:
+        """Row numbers that occur in any triplet, ascending."""
+        return np.unique(self.index)
+
+    def renumber(self, rows: Array) -> "Triplets":
+        """Return the same triplets over ``X[rows]``, where ``rows`` holds every row they name."""
+        return Triplets(_compact_index(np.searchsorted(rows, self.index), len(rows)))
+
+
+def _compact_index(index: Array, n_rows: int) -> Array:
+    dtype = np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
+    return np.ascontiguousarray(index, dtype=dtype)
+
+
+def sample_triplets(
+    X: Rows,
+    y: Array,
+    n_triplets: int,
+    sampler: str,
+    rng: np.random.Generator,
+    *,
+    margin: float = 1.0,
+) -> Triplets:
+    """Sample distinct triplets from labels.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        The rows.
+    y : ndarray of shape (n_samples,)
+        Their labels, of any type.
+    n_triplets : int
+        How many to draw, at most. ``"neighbors"`` may give fewer; where ``"active"`` finds fewer,
+        those found are returned with a warning.
+    sampler : {"active", "neighbors"}
+        See the module's description.
+    rng : numpy Generator
+        Source of randomness.
+    margin : float, default=1.0
+        What counts as active: ‖x_i − x_k‖² − ‖x_i − x_j‖² < margin.
+    """
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; got {sampler!r}")
+    classes = _Classes(y)
+    if sampler == "neighbors":
+        found = _neighbor_triplets(X, classes, n_triplets, rng)
+    else:
+        found = _active_triplets(X, classes, n_triplets, margin, rng)
+    return Triplets(_compact_index(found, X.shape[0]))
+
+
+class _Classes:
+    """Rows sorted by class, so that drawing from a class or from its complement is arithmetic."""
+
+    def __init__(self, y: Array) -> None:
+        names, self.label = np.unique(y, return_inverse=True)
+        self.size = np.bincount(self.label)
+        if len(names) < 2:
+            raise ValueError(
+                f"y has one class only ({names[0]!r}): triplets need rows of at least two classes"
+            )
+        if self.size.max() < 2:
+            raise ValueError(
+                "every class in y has one row only: a triplet needs two rows of one class and one "
+                "of another"
+            )
+        self.order = np.argsort(self.label, kind="stable")
+        self.start = np.cumsum(self.size) - self.size
+        self.place = np.empty(len(self.label), dtype=np.int64)
+        self.place[self.order] = np.arange(len(self.label))
+        self.anchors = np.flatnonzero(self.size[self.label] > 1)
+
+    def count(self) -> int:
+        """Return the number of distinct triplets, exactly."""
+        n = len(self.label)
+        return sum(int(s) * (int(s) - 1) * (n - int(s)) for s in self.size)
+
+    def build(self, anchor: Array, positive: Array, negative: Array) -> Array:
+        """Turn the ranks of positive and negative among their candidates into row numbers."""
+        label = self.label[anchor]
+        start, size = self.start[label], self.size[label]
+        own = self.place[anchor] - start
+        j = self.order[start + positive + (positive >= own)]
+        k = self.order[np.where(negative < start, negative, negative + size)]
+        return np.column_stack([anchor, j, k])
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draw random triplets: anchor, then positive, then negative, each uniform."""
+        anchor = self.anchors[rng.integers(len(self.anchors), size=size)]
+        same = self.size[self.label[anchor]]
+        return self.build(
+            anchor, rng.integers(same - 1), rng.integers(len(self.label) - same)
+        )
+
+    def all(self) -> Array:
+        """Return every triplet there is; for small data."""
+        parts = []
+        for label in np.flatnonzero(self.size > 1):
+            same = int(self.size[label])
+            rows = self.order[self.start[label] : self.start[label] + same]
+            ranks = np.indices((same, same - 1, len(self.label) - same)).reshape(3, -1)
+            parts.append(self.build(rows[ranks[0]], ranks[1], ranks[2]))
+        return np.concatenate(parts)
+
+
+def _distinct(index: Array, n_rows: int) -> Array:
+    """Drop repeated triples, keeping the first of each, in order."""
+    pair = index[:, 0].astype(np.int64) * n_rows + index[:, 1]
+    order = np.lexsort((index[:, 2], pair))
+    changes = (np.diff(pair[order]) != 0) | (np.diff(index[order, 2]) != 0)
+    first = order[np.concatenate([[True], changes])]
+    return index[np.sort(first)]
+
+
+def _is_active(X: Rows, index: Array, margin: float) -> Array:
+    anchor, positive, negative = np.ascontiguousarray(index.T)
+    near = products.sq_distances(X, anchor, positive)
+    far = products.sq_distances(X, anchor, negative)
+    return far - near < margin
+
+
+def _active_triplets(
+    X: Rows, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
+) -> Array:
+    n = X.shape[0]
+    if classes.count() <= 2 * n_triplets:
+        candidates = classes.all()
+        found = candidates[_is_active(X, candidates, margin)]
+        found = found[rng.permutation(len(found))[:n_triplets]]
+    else:
+        found = np.empty((0, 3), dtype=np.int64)
+        drawn, accepted = 0, 0
+        while len(found) < n_triplets and drawn < _DRAWS_PER_TRIPLET * n_triplets:
+            rate = max(accepted / drawn, 0.02) if drawn else 0.7
+            batch = int((n_triplets - len(found)) / rate * 1.05) + 64
+            candidates = classes.draw(batch, rng)
+            active = candidates[_is_active(X, candidates, margin)]
+            drawn += batch
+            accepted += len(active)
+            found = _distinct(np.concatenate([found, active]), n)[:n_triplets]
+    if len(found) == 0:
+        raise ValueError(
+            "no active triplet was found: under the Euclidean distance every row sampled is "
+            f"nearer to the rows of its class than to all others, by more than {margin:g}. Plain "
+            "distances rank these rows perfectly; to learn all the same, use sampler='neighbors' "
+            "or give triplets"
+        )
+    if len(found) < n_triplets:
+        warnings.warn(
+            f"{len(found):,} active triplets were found where {n_triplets:,} were asked for: "
+            f"learning from those. n_triplets={len(found)} or fewer silences this.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def _neighbor_triplets(
+    X: Rows, classes: _Classes, n_triplets: int, rng: np.random.Generator
+) -> Array:
+    """Pair each of a row's nearest positives with each of its nearest negatives.
+
+    Anchors and neighbours come from at most 20,000 randomly chosen rows, which bounds the work.
+    """
+    n = X.shape[0]
+    rows = np.arange(n)
+    if n > _MAX_REFERENCE_ROWS:
+        rows = np.sort(rng.choice(n, size=_MAX_REFERENCE_ROWS, replace=False))
+        X = products.take_rows(X, rows)
+    same, other = _class_neighbors(X, classes.label[rows])
+    anchor = np.repeat(np.arange(len(rows)), _N_NEIGHBORS**2)
+    positive = np.repeat(same, _N_NEIGHBORS, axis=1).ravel()
+    negative = np.tile(other, (1, _N_NEIGHBORS)).ravel()
+    possible = np.flatnonzero((positive >= 0) & (negative >= 0))
+    if len(possible) == 0:  # only where the 20,000 rows hold no two of one class
+        raise ValueError(
+            "sampler='neighbors' found no two rows of one class among the rows it looked at; use "
+            "sampler='active'"
+        )
+    chosen = np.sort(rng.permutation(possible)[:n_triplets])
+    return rows[np.column_stack([anchor[chosen], positive[chosen], negative[chosen]])]
+
+
+def _class_neighbors(X: Rows, label: Array) -> tuple[Array, Array]:
+    """Each row's nearest rows of its class and of the others; −1 where there are too few."""
+    from . import _kernels
+
+    n = X.shape[0]
+    same = np.full((n, _N_NEIGHBORS), -1, dtype=np.int64)
+    other = np.full((n, _N_NEIGHBORS), -1, dtype=np.int64)
+    block = max(1, 2**23 // n)  # 64 MB of distances
+    for first in range(0, n, block):
+        distances = euclidean_distances(X[first : first + block], X, squared=True)
+
+        def fill(start: int, stop: int, first: int = first, distances: Array = distances) -> None:
+            _kernels.class_neighbors(distances, label, first, start, stop, same, other)
+
+        run_blocks(fill, len(distances), smallest=64)
+    return same, other
