@@ -45,15 +45,28 @@ def _logistic_dual(beta, margin, curvature):
 
 
 @_compile
+def _dual_value(beta, margin, curvature, logistic, smoothing, upper):
+    """Best value of one dual variable (see `dualmetric.losses`).
+
+    Every loss but the logistic has the dual β − smoothing·β²/2 on [0, upper].
+    """
+    if logistic:
+        return _logistic_dual(beta, margin, curvature)
+    bend = smoothing + curvature
+    # bend = 0: A_t = 0 under the hinge, whose dual is then linear
+    if bend <= 0.0:
+        return upper
+    return min(max(beta + (1.0 - margin - smoothing * beta) / bend, 0.0), upper)
+
+
+@_compile
 def dual_epoch(Z, triplets, beta, V, reg_n, reg_step, logistic, smoothing, upper):
     """One pass of dual coordinate ascent; updates ``beta`` and ``V`` = Σ β_t A_t in place.
 
     ``reg_n + s·reg_step`` is the λN of step s = 0, 1, …: λN and 0 for SDCA; λ and λ for the first
     epoch of CSDCA, in which the s-th example is treated as if the problem had s examples.
-    Every loss but the logistic has the dual β − smoothing·β²/2 on [0, upper].
     """
     m = Z.shape[1]
-    one = Z.dtype.type(1)
     half = Z.dtype.type(0.5)
     zero = Z.dtype.type(0)
     u = np.empty(m, Z.dtype)
@@ -89,23 +102,31 @@ def dual_epoch(Z, triplets, beta, V, reg_n, reg_step, logistic, smoothing, upper
         lam = reg_n + s * reg_step
         margin = 0.5 * np.float64(product) / lam
         curvature = 0.5 * (np.float64(uu) * vv + np.float64(uv) * uv) / lam
-        old = np.float64(beta[s])
-        if logistic:
-            new = _logistic_dual(old, margin, curvature)
-        else:
-            slope = 1.0 - margin - smoothing * old
-            bend = smoothing + curvature
-            if bend > 0.0:
-                new = old + slope / bend
-            else:  # A_t = 0 under the hinge: the dual is linear
-                new = upper
-            new = min(max(new, 0.0), upper)
-        beta[s] = new
-        delta = Z.dtype.type(beta[s] - old)
+        old = beta[s]
+        beta[s] = _dual_value(np.float64(old), margin, curvature, logistic, smoothing, upper)
+        delta = beta[s] - old
         if delta != zero:
-            h = half * delta * one
+            h = half * delta
             for c in range(m * m):
                 flat[c] += h * A2[c]
+
+
+@_compile
+def dual_block(products, G, beta, delta, reg_n, reg_step, logistic, smoothing, upper):
+    """The same steps for one block of triplets, given ⟨V, A_t⟩ at its start and G = ⟨A_s, A_t⟩.
+
+    Fills ``delta`` with the change of each dual variable; V is the caller's to update.
+    """
+    for t in range(beta.shape[0]):
+        product = np.float64(products[t])
+        for s in range(t):
+            product += np.float64(delta[s]) * G[t, s]
+        lam = reg_n + t * reg_step
+        old = beta[t]
+        beta[t] = _dual_value(
+            np.float64(old), product / lam, G[t, t] / lam, logistic, smoothing, upper
+        )
+        delta[t] = beta[t] - old
 
 
 @_compile
@@ -220,3 +241,55 @@ def class_neighbors(distances, labels, first, start, stop, same, other):
                 best[place] = value
                 ids[place] = c
 
+
+@_compile
+def ranking_keys(bits, queries, labels, origin, copies):
+    """Turn the distances of a block, in place, into integers that sort as the ranking does.
+
+    ``bits`` is the int64 view of a float64 block (queries × rows). The bits of floats that are not
+    negative order as the floats do and leave the sign bit free: a key is the distance shifted left
+    by one, with a last bit that is set for rows of the query's class. Read as uint64, keys sort by
+    distance, and within one distance the query's class comes last. The query itself becomes the
+    largest key. ``origin[c]`` is the first row equal to row c and ``copies`` are the c that have
+    one before them: they are given its distance, for BLAS does not promise equal rows equal bits.
+    """
+    for r in range(bits.shape[0]):
+        query = queries[r]
+        label = labels[query]
+        row = bits[r]
+        row[origin[query]] = 0
+        for c in copies:
+            row[c] = row[origin[c]]
+        for c in range(row.shape[0]):
+            # a sign bit is a distance that rounding took below zero, or −0
+            row[c] = (max(row[c], 0) << 1) | (labels[c] == label)
+        row[query] = -2
+
+
+@_compile
+def ranked_precisions(keys):
+    """Average precision of each row of sorted keys (see `ranking_keys`).
+
+    Relevant rows at one distance follow every other row at that distance, so only the last of
+    them sees all that are as near: going backwards, its precision is that of the others too.
+    """
+    n = keys.shape[1] - 1  # the last key is the query
+    ranks = np.empty(n, np.int64)
+    out = np.empty(keys.shape[0])
+    for r in range(keys.shape[0]):
+        row = keys[r]
+        relevant = 0
+        for c in range(n):  # no branch: whether a row is relevant cannot be predicted
+            ranks[relevant] = c + 1
+            relevant += row[c] & 1
+        total = 0.0
+        precision = 0.0
+        above = -1  # no relevant key: it is even
+        for p in range(relevant - 1, -1, -1):
+            key = row[ranks[p] - 1]
+            if key != above:
+                precision = (p + 1) / ranks[p]
+                above = key
+            total += precision
+        out[r] = total / relevant
+    return out

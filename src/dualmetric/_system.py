@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 
 def n_threads() -> int:
@@ -27,7 +28,7 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
         work(0, total)
         return
     with ThreadPoolExecutor(parts) as pool:
-        for done in [pool.submit(work, *pair) for pair in zip(bounds, bounds[1:], strict=False)]:
+        for done in [pool.submit(work, *pair) for pair in pairwise(bounds)]:
             done.result()
 
 

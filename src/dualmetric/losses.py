@@ -8,8 +8,25 @@ The dual of the paper's problem (1) is, with β = −α,
 For one coordinate, with margin z and curvature c = ‖A_t‖²/(λN) held fixed, the step maximises
 :math:`-\ell_*(-b) - z(b - \beta) - \tfrac c2 (b-\beta)^2` over b.
 
-Three of the four losses have a quadratic conjugate, ℓ_*(−β) = −β + (smoothing/2)·β² on
-[0, upper], so that two numbers tell them apart, here and in the compiled loop.
+==============  =============================  ==============================  ===========
+loss            ℓ(z)                           ℓ_*(−β)                         domain of β
+==============  =============================  ==============================  ===========
+hinge           max(0, 1 − z)                  −β                              [0, 1]
+smoothed hinge  max over b of the domain of    −β + β²/2                       [0, 1]
+                b(1 − z) − b²/2: 0 for z ≥ 1,
+                ½ − z for z ≤ 0, and
+                (1 − z)²/2 between
+squared hinge   max(0, 1 − z)²                 −β + β²/4                       [0, ∞)
+logistic        log(1 + e^−z)                  β log β + (1 − β) log(1 − β)    [0, 1]
+==============  =============================  ==============================  ===========
+
+The first three conjugates are −β + (smoothing/2)·β² on [0, upper], so that two numbers tell these
+losses apart, here and in the compiled loop. Their step is
+
+.. math:: b = \mathrm{clip}\Big(\beta + \frac{1 - z - \text{smoothing}\cdot\beta}
+          {\text{smoothing} + c},\; 0,\; \text{upper}\Big),
+
+and that of the logistic loss is the root of log((1 − b)/b) = z + (b − β)c.
 """
 
 from dataclasses import dataclass
@@ -89,15 +106,9 @@ class Loss:
 LOSSES = {
     loss.name: loss
     for loss in (
-        # ℓ(z) = max(0, 1 − z); ℓ_*(−β) = −β on [0, 1]; b = clip(β + (1 − z)/c, 0, 1)
         Loss("hinge", smoothing=0.0, upper=1.0),
-        # ℓ(z) = 0, (1 − z)²/2 or ½ − z as z ≥ 1, 0 < z < 1 or z ≤ 0; ℓ_*(−β) = −β + β²/2 on
-        # [0, 1]; b = clip(β + (1 − z − β)/(1 + c), 0, 1)
         Loss("smoothed_hinge", smoothing=1.0, upper=1.0),
-        # ℓ(z) = max(0, 1 − z)²; ℓ_*(−β) = −β + β²/4 on [0, ∞); b = max(β + (1−z−β/2)/(½+c), 0)
         Loss("squared_hinge", smoothing=0.5, upper=np.inf),
-        # ℓ(z) = log(1 + e^−z); ℓ_*(−β) = β log β + (1 − β) log(1 − β) on [0, 1]; b has no closed
-        # form: log((1 − b)/b) = z + (b − β)c
         Loss("logistic", smoothing=4.0, upper=1.0, logistic=True),
     )
 }

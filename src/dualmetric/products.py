@@ -5,8 +5,11 @@ of the same precision. ``pair_*`` functions work with the pair graph C of weight
 is never stored: Σ β_t A_t = XᵀCX, and C·Y follows from the triplets directly.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.extmath import row_norms
 
 from ._system import run_blocks
 from ._types import Array, Rows
@@ -77,6 +80,26 @@ def sq_distances(X: Rows, left: Array, right: Array) -> Array:
             smallest=2000,
         )
     return out
+
+
+def sq_distance_blocks(X: Rows, block_bytes: int = 2**26) -> Iterator[tuple[int, Array]]:
+    """Squared distances of all rows to all rows, a block of rows at a time.
+
+    Yields the number of the block's first row and the block, by ‖a‖² + ‖b‖² − 2a·b in the
+    precision of X: good enough to find neighbours, not to tell near duplicates apart.
+    """
+    if not sp.issparse(X):
+        X = X - column_means(X)
+    right = X.T.tocsr() if sp.issparse(X) else X.T
+    norms = row_norms(X, squared=True)
+    height = max(1, block_bytes // (X.shape[0] * X.dtype.itemsize))
+    for first in range(0, X.shape[0], height):
+        block = X[first : first + height] @ right
+        distances = block.toarray() if sp.issparse(block) else block
+        distances *= -2
+        distances += norms
+        distances += norms[first : first + height, None]
+        yield first, distances
 
 
 def mean_sq_distance(X: Rows) -> float:

@@ -83,6 +83,8 @@ def _leading_part(
 
     operator = LinearOperator((d, d), matvec=multiply, matmat=multiply, dtype=X.dtype)
     start = rng.standard_normal(d).astype(X.dtype)
+    if not multiply(start).any():  # no weights, or rows that do not differ: ARPACK refuses it
+        return np.zeros(0, X.dtype), np.zeros((d, 0), X.dtype)
     tol = 1e-4 if X.dtype == np.float32 else 1e-6
     values, vectors = eigsh(operator, k=min(rank, d - 1), which="LA", v0=start, tol=tol)
     keep = np.argsort(values)[::-1]

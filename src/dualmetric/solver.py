@@ -24,6 +24,11 @@ from ._types import Array
 from .losses import Loss
 from .triplets import Triplets
 
+BLOCKED_ABOVE = 100
+"""Dimensions above which steps are taken in blocks: V no longer fits the nearest cache."""
+
+_BLOCK = 128
+
 
 class Epoch(NamedTuple):
     """Where the solver stood after an epoch (0: before the first, for a warm start)."""
@@ -112,24 +117,65 @@ def solve_dual(
     for epoch in range(1, max_epochs + 1):
         order = rng.permutation(n_triplets)
         shuffled = beta[order]
+        # laid out in the order of visiting: twice as fast as looking each triplet up
+        index = triplets.index[order]
         sgd = epoch == 1 and warm_start is None
-        _kernels.dual_epoch(
-            Z,
-            triplets.index[order],  # laid out in visiting order: twice as fast as looking them up
-            shuffled,
-            V,
-            reg if sgd else reg_n,
-            reg if sgd else 0.0,
-            loss.logistic,
-            loss.smoothing,
-            loss.upper,
-        )
+        start, step = (reg, reg) if sgd else (reg_n, 0.0)
+        run = _blocked_epoch if m > BLOCKED_ABOVE else _kernels.dual_epoch
+        run(Z, index, shuffled, V, start, step, loss.logistic, loss.smoothing, loss.upper)
         beta[order] = shuffled
         # V anew from β, so that rounding does not build up and the gap below is the true one
         V[:] = dual_matrix(Z, triplets, beta)
         if record(epoch):
             break
     return DualSolution(beta, history)
+
+
+def _blocked_epoch(
+    Z: Array,
+    index: Array,
+    beta: Array,
+    V: Array,
+    reg_n: float,
+    reg_step: float,
+    logistic: bool,
+    smoothing: float,
+    upper: float,
+) -> None:
+    """Do what the kernel ``dual_epoch`` does, a block of triplets at a time.
+
+    The steps are the same, not an approximation: within a block, ⟨V, A_t⟩ is its value at the
+    start of the block plus Σ_s δ_s⟨A_s, A_t⟩ over the steps since, and
+    ⟨A_s, A_t⟩ = ½((u_s·u_t)(v_s·v_t) + (u_s·v_t)(v_s·u_t)). V is read and written once a block,
+    by matrix products, rather than once a triplet.
+    """
+    from . import _kernels
+
+    for first in range(0, len(index), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        i, j, k = index[part].T
+        u = Z[j] - Z[k]
+        v = Z[i] - Z[j] + (Z[i] - Z[k])
+        uv = u @ v.T
+        G = 0.5 * ((u @ u.T).astype(np.float64) * (v @ v.T) + uv.astype(np.float64) * uv.T)
+        start = np.einsum("tm,tm->t", u, v @ V)
+        delta = np.empty(len(i), dtype=Z.dtype)
+        _kernels.dual_block(
+            start,
+            G,
+            beta[part],
+            delta,
+            reg_n + first * reg_step,
+            reg_step,
+            logistic,
+            smoothing,
+            upper,
+        )
+        moved = np.flatnonzero(delta)
+        if len(moved):
+            half = u[moved].T @ (0.5 * delta[moved, None] * v[moved])
+            V += half
+            V += half.T
 
 
 def dual_matrix(Z: Array, triplets: Triplets, beta: Array) -> Array:

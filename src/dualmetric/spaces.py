@@ -33,7 +33,12 @@ def random_projection(X: Rows, m: int, rng: np.random.Generator) -> tuple[Array,
 
 def principal_components(X: Rows, m: int, seed: int) -> Array:
     """Return the m leading principal components as columns; fewer where X has fewer (SPCA)."""
-    pca = PCA(n_components=min(m, *X.shape), random_state=seed).fit(X)
+    n, d = X.shape
+    solver = "auto"
+    if products.is_sparse(X) and m >= min(n, d):
+        # all of them, which ARPACK cannot give; n centred rows have at most n − 1
+        m, solver = (n - 1, "arpack") if n <= d else (d, "covariance_eigh")
+    pca = PCA(n_components=min(m, n, d), svd_solver=solver, random_state=seed).fit(X)
     return np.ascontiguousarray(pca.components_.T, dtype=X.dtype)
 
 

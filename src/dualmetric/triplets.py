@@ -16,7 +16,6 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import euclidean_distances
 
 from . import products
 from ._system import run_blocks
@@ -26,6 +25,7 @@ SAMPLERS = ("active", "neighbors")
 _N_NEIGHBORS = 10
 _MAX_REFERENCE_ROWS = 20_000
 _DRAWS_PER_TRIPLET = 50
+_MIN_DRAWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,7 @@ class _Classes:
         """Draw random triplets: anchor, then positive, then negative, each uniform."""
         anchor = self.anchors[rng.integers(len(self.anchors), size=size)]
         same = self.size[self.label[anchor]]
-        return self.build(
-            anchor, rng.integers(same - 1), rng.integers(len(self.label) - same)
-        )
+        return self.build(anchor, rng.integers(same - 1), rng.integers(len(self.label) - same))
 
     def all(self) -> Array:
         """Return every triplet there is; for small data."""
@@ -186,6 +184,8 @@ class _Classes:
 
 def _distinct(index: Array, n_rows: int) -> Array:
     """Drop repeated triples, keeping the first of each, in order."""
+    if len(index) == 0:
+        return index
     pair = index[:, 0].astype(np.int64) * n_rows + index[:, 1]
     order = np.lexsort((index[:, 2], pair))
     changes = (np.diff(pair[order]) != 0) | (np.diff(index[order, 2]) != 0)
@@ -211,7 +211,8 @@ def _active_triplets(
     else:
         found = np.empty((0, 3), dtype=np.int64)
         drawn, accepted = 0, 0
-        while len(found) < n_triplets and drawn < _DRAWS_PER_TRIPLET * n_triplets:
+        most = max(_DRAWS_PER_TRIPLET * n_triplets, _MIN_DRAWS)
+        while len(found) < n_triplets and drawn < most:
             rate = max(accepted / drawn, 0.02) if drawn else 0.7
             batch = int((n_triplets - len(found)) / rate * 1.05) + 64
             candidates = classes.draw(batch, rng)
@@ -269,9 +270,7 @@ def _class_neighbors(X: Rows, label: Array) -> tuple[Array, Array]:
     n = X.shape[0]
     same = np.full((n, _N_NEIGHBORS), -1, dtype=np.int64)
     other = np.full((n, _N_NEIGHBORS), -1, dtype=np.int64)
-    block = max(1, 2**23 // n)  # 64 MB of distances
-    for first in range(0, n, block):
-        distances = euclidean_distances(X[first : first + block], X, squared=True)
+    for first, distances in products.sq_distance_blocks(X):
 
         def fill(start: int, stop: int, first: int = first, distances: Array = distances) -> None:
             _kernels.class_neighbors(distances, label, first, start, stop, same, other)

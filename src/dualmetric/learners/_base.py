@@ -18,7 +18,7 @@ from ..evaluation import mean_average_precision
 from ..metric import Metric
 
 
-class MetricLearner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MetricLearner(TransformerMixin, BaseEstimator):
     """Base of the estimators: ``fit`` sets ``metric_``, the rest is here."""
 
     metric_: Metric
@@ -108,8 +108,8 @@ class MetricLearner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class LinearMetricLearner(ClassNamePrefixFeaturesOutMixin, MetricLearner):  # type: ignore[misc]
-    """Base of the learners whose columns are new directions: ``durp0``, ``durp1``, …"""
+class LinearMetricLearner(ClassNamePrefixFeaturesOutMixin, MetricLearner):
+    """Base of the learners whose columns are new directions: ``durp0``, and so on."""
 
     @property
     def _n_features_out(self) -> int:
@@ -121,7 +121,7 @@ class LinearMetricLearner(ClassNamePrefixFeaturesOutMixin, MetricLearner):  # ty
         return tags
 
 
-class Euclidean(OneToOneFeatureMixin, MetricLearner):  # type: ignore[misc]
+class Euclidean(OneToOneFeatureMixin, MetricLearner):
     """The plain Euclidean distance, as an estimator: the baseline of every comparison.
 
     Attributes

@@ -1,0 +1,182 @@
+"""Quality and speed of the core, each time beside something known, in one run.
+
+    DUALMETRIC_DATA=... python benchmarks/core.py [quality] [fit] [wide] [start] [map] [sampler]
+
+Without arguments every part runs. Times are medians, taken in turns with what they are compared
+to; only the ratios carry over to other machines.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from _common import load_split, run_python, side_by_side, store
+from dualmetric import SPCA, SRP, DuOri, DuRP, Euclidean, knn_accuracy, mean_average_precision
+
+PAPER = {"DuRP": "67.1 ± 1.2", "DuOri": "67.7 ± 1.7", "SRP": "32.6 ± 5.4", "SPCA": "41.6 ± 0.4"}
+
+
+def quality() -> Any:
+    """usps in the paper's setting: m = 10, N = 100,000, 3 epochs, λ = 1/N, unscaled; five seeds."""
+    X, y, X_test, y_test = load_split("usps")
+    table: dict[str, Any] = {"Euclid": {"map": [Euclidean().fit(X).score(X_test, y_test)]}}
+    for learner in (DuRP, DuOri, SRP, SPCA):
+        fitted = [learner(scale=False, random_state=seed).fit(X, y) for seed in range(5)]
+        table[learner.__name__] = {
+            "map": [model.score(X_test, y_test) for model in fitted],
+            "knn": [
+                knn_accuracy(model.transform(X), y, model.transform(X_test), y_test)
+                for model in fitted
+            ],
+            "paper_map": PAPER[learner.__name__],
+        }
+    for name, row in table.items():
+        scores = 100 * np.array(row["map"])
+        print(
+            f"  {name:7s} mAP {scores.mean():5.1f} ± {scores.std():.1f}", row.get("paper_map", "")
+        )
+    return table
+
+
+def fit() -> Any:
+    """Fits on usps against scikit-learn's LDA."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    X, y, _, _ = load_split("usps")
+    DuRP(random_state=0).fit(X, y)  # compiled before the clock starts
+    seconds = side_by_side(
+        7,
+        lda=lambda: LinearDiscriminantAnalysis(solver="eigen").fit(X, y),
+        durp=lambda: DuRP(scale=False, random_state=0).fit(X, y),
+        durp_scaled=lambda: DuRP(random_state=0).fit(X, y),
+    )
+    seconds |= side_by_side(1, duori=lambda: DuOri(scale=False, random_state=0).fit(X, y))
+    return _ratios(
+        seconds,
+        {"durp": "lda", "durp_scaled": "lda", "duori": "durp"},
+    )
+
+
+def wide() -> Any:
+    """Dense 5,500 × 1,000, rank 50, against XᵀX and its eigenvectors."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((30, 1000))
+    y = rng.integers(30, size=5500)
+    X = (0.3 * centres[y] + rng.standard_normal((5500, 1000))).astype(np.float32)
+    model = DuRP(n_components=50, random_state=0).fit(X, y)
+    seconds = side_by_side(
+        5,
+        gram_and_eigh=lambda: np.linalg.eigh(X.T @ X),
+        durp=lambda: DuRP(n_components=50, random_state=0).fit(X, y),
+    )
+    return _ratios(seconds, {"durp": "gram_and_eigh"}) | {"rank": model.metric_.rank}
+
+
+def start() -> Any:
+    """Import of the package against scikit-learn's, and the first fit of a process."""
+    timed = "import time; begin = time.perf_counter(); {}; print(time.perf_counter() - begin)"
+    first = (
+        "import numpy as np, sklearn, time\n"
+        "from dualmetric import DuRP\n"
+        "rng = np.random.default_rng(0)\n"
+        "X = rng.standard_normal((2000, 50)).astype(np.float32); y = rng.integers(5, size=2000)\n"
+        "seconds = []\n"
+        "for _ in range(2):\n"
+        "    begin = time.perf_counter(); DuRP(n_triplets=1000).fit(X, y)\n"
+        "    seconds.append(time.perf_counter() - begin)\n"
+        "print(seconds[0] - seconds[1])"
+    )
+    run_python(first)  # fills the cache
+    parts: dict[str, list[float]] = {"sklearn": [], "dualmetric": [], "first_fit_adds": []}
+    for _ in range(5):
+        parts["sklearn"].append(float(run_python(timed.format("import sklearn"))))
+        parts["dualmetric"].append(float(run_python(timed.format("import dualmetric"))))
+        parts["first_fit_adds"].append(float(run_python(first)))
+    seconds = {name: float(np.median(values)) for name, values in parts.items()}
+    numba = run_python("import dualmetric, sys; print('numba' in sys.modules)")
+    return _ratios(seconds, {"dualmetric": "sklearn"}) | {"imports_numba": numba == "True"}
+
+
+def argsort_map(X: np.ndarray, y: np.ndarray) -> float:
+    """mAP by chunks of distances and NumPy's argsort: what one would write first."""
+    squares = (X * X).sum(axis=1)
+    precisions = []
+    for first in range(0, len(X), 256):
+        rows = slice(first, first + 256)
+        distances = squares[rows, None] + squares - 2 * X[rows] @ X.T
+        distances[np.arange(len(distances)), np.arange(len(X))[rows]] = -1.0
+        order = np.argsort(distances, axis=1)[:, 1:]
+        relevant = y[order] == y[rows, None]
+        precision = np.cumsum(relevant, axis=1) / np.arange(1, len(X))
+        precisions.append((precision * relevant).sum(axis=1) / relevant.sum(axis=1))
+    return float(np.concatenate(precisions).mean())
+
+
+def map_() -> Any:
+    """mAP of 15,000 × 50 against the argsort version, and its peak memory."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(10, size=15_000)
+    X = rng.standard_normal((15_000, 50)) + 0.5 * rng.standard_normal((10, 50))[y]
+    mean_average_precision(X[:100], y[:100])
+    ours, plain = mean_average_precision(X, y), argsort_map(X, y)
+    if abs(ours - plain) > 1e-9:
+        raise SystemExit(f"the two versions disagree: {ours} and {plain}")
+    seconds = side_by_side(
+        3, argsort=lambda: argsort_map(X, y), ours=lambda: mean_average_precision(X, y)
+    )
+    peak = run_python(
+        "import numpy as np, resource\n"
+        "from dualmetric import mean_average_precision\n"
+        "rng = np.random.default_rng(0)\n"
+        "mean_average_precision(rng.standard_normal((15000, 50)), rng.integers(10, size=15000))\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)"
+    )
+    return _ratios(seconds, {"ours": "argsort"}) | {"peak_mb": float(peak)}
+
+
+def sampler() -> Any:
+    """What the two samplers do to 5-NN accuracy and mAP on usps; three seeds."""
+    X, y, X_test, y_test = load_split("usps")
+    table = {}
+    for name in ("active", "neighbors"):
+        fitted = [DuRP(sampler=name, random_state=seed).fit(X, y) for seed in range(3)]
+        table[name] = {
+            "map": [model.score(X_test, y_test) for model in fitted],
+            "knn": [
+                knn_accuracy(model.transform(X), y, model.transform(X_test), y_test)
+                for model in fitted
+            ],
+        }
+        print(f"  {name}:", {key: f"{100 * np.mean(v):.1f}" for key, v in table[name].items()})
+    return table
+
+
+def _ratios(seconds: dict[str, float], against: dict[str, str]) -> dict[str, Any]:
+    ratios = {f"{name}/{base}": seconds[name] / seconds[base] for name, base in against.items()}
+    print("  seconds", {name: round(value, 3) for name, value in seconds.items()})
+    print("  ratios ", {name: round(value, 3) for name, value in ratios.items()})
+    return {"seconds": seconds, "ratios": ratios}
+
+
+PARTS = {
+    "quality": quality,
+    "fit": fit,
+    "wide": wide,
+    "start": start,
+    "map": map_,
+    "sampler": sampler,
+}
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(PARTS)
+    if unknown := set(names) - set(PARTS):
+        sys.exit(f"unknown part {', '.join(unknown)}; known: {', '.join(PARTS)}")
+    for name in names:
+        print(f"{name}: {PARTS[name].__doc__}")
+        store(f"core_{name}", PARTS[name]())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Which scale ranks best: mAP of DuRP over the root mean square distance after scaling.
+
+    DUALMETRIC_DATA=... python benchmarks/scale.py
+
+The default of ``scale=True`` is chosen from this table.
+"""
+
+import warnings
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from _common import load_split, store
+from dualmetric import DuRP, Euclidean
+from dualmetric.learners import dual
+
+SETS = (
+    "usps",
+    "fashion_mnist_13k",
+    "caltech101_top30_bovw",
+    "20news_use512",
+    "isolet1",
+    "protein_val",
+    "rcv1_7class",
+    "tdt30",
+    "20news_bydate",
+    "su",
+    "golub",
+)
+SCALES = (0.1, 0.3, 1.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+SEEDS = range(3)
+MAX_QUERIES = 2500
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore", message=".*active triplets were found")
+    table: dict[str, Any] = {}
+    for name in SETS:
+        X, y, X_test, y_test = load_split(name)
+        X_test, y_test = X_test[:MAX_QUERIES], y_test[:MAX_QUERIES]
+        rank = 50 if X.shape[1] > 3000 else None
+        scores: dict[str, list[float]] = {
+            "Euclid": [Euclidean().fit(X).score(X_test, y_test)],
+            "unscaled": [
+                DuRP(n_components=rank, scale=False, random_state=seed)
+                .fit(X, y)
+                .score(X_test, y_test)
+                for seed in SEEDS
+            ],
+        }
+        for scale in SCALES:
+            with mock.patch.object(dual, "_SCALE", scale):
+                scores[f"{scale:g}"] = [
+                    DuRP(n_components=rank, random_state=seed).fit(X, y).score(X_test, y_test)
+                    for seed in SEEDS
+                ]
+        table[name] = scores
+        print(name, {key: round(100 * float(np.mean(v)), 1) for key, v in scores.items()})
+    for scale in SCALES:
+        mean = np.mean([np.mean(scores[f"{scale:g}"]) for scores in table.values()])
+        print(f"scale {scale:g}: mean mAP {100 * mean:.2f}")
+    store("scale", table)
+
+
+if __name__ == "__main__":
+    main()

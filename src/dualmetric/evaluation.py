@@ -1,0 +1,302 @@
+"""How well distances agree with labels: mean average precision, and k-NN accuracy."""
+
+import hashlib
+import itertools
+import warnings
+from collections.abc import Callable, Iterable
+from numbers import Integral
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from threadpoolctl import ThreadpoolController
+
+from ._system import n_threads, run_blocks
+from ._types import Array, Rows
+
+_BLOCK_BYTES = 32 * 2**20
+"""Distances held at once, by all threads; sparse products take half as much again beside them."""
+
+
+def mean_average_precision(X: object, y: object) -> float:
+    """Mean average precision (mAP) of ranking rows by their distance to each row.
+
+    Each row queries all the other rows, which are ranked by ascending Euclidean distance; those
+    of the query's class are relevant. The average precision of a query is the mean, over its
+    relevant rows, of the share of relevant rows among all that are as near or nearer.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_rows, n_features)
+        The rows, after any transformation that is to be judged.
+    y : array-like of shape (n_rows,)
+        Their classes: numbers or strings.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; 1 where every row has all of its class before any other row.
+
+    Warns
+    -----
+    UserWarning
+        Where classes have a single row. Such rows have nothing to find and are left out as
+        queries; they stay among the rows that the others rank.
+
+    See Also
+    --------
+    average_precisions : The average precision of each query, and how ties are counted.
+
+    Examples
+    --------
+    >>> mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "a", "b", "b"])
+    1.0
+    >>> mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "b", "a", "b"])
+    0.5
+    """
+    precisions = average_precisions(X, y)
+    alone = np.isnan(precisions)
+    if alone.any():
+        warnings.warn(
+            f"{alone.sum()} of {len(alone)} rows are the only row of their class: they have "
+            "nothing to find and are left out of the mean average precision as queries",
+            UserWarning,
+            stacklevel=2,
+        )
+    return float(precisions[~alone].mean())
+
+
+def average_precisions(X: object, y: object) -> Array:
+    """Average precision of each row as a query of all the others.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_rows, n_features)
+        The rows, after any transformation that is to be judged.
+    y : array-like of shape (n_rows,)
+        Their classes: numbers or strings.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), float64
+        NaN for rows that are the only one of their class.
+
+    Notes
+    -----
+    Ties are counted without regard to the order of rows, as
+    `sklearn.metrics.average_precision_score` does: the precision at a row counts every row at a
+    distance that is not greater.
+
+    Distances are computed in float64 as ‖a‖² + ‖b‖² − 2a·b. Dense rows are first moved so that a
+    row near the mean is the origin: unlike the mean itself, this keeps integers integers, and so
+    the ties of data on a grid exact. Sparse rows stay where they are. Equal rows are always at
+    equal distances, and at distance zero from each other. Any other distances that are equal on
+    paper may differ by rounding, and squared distances that differ by less than about 1e-15 of
+    the squared norms may come in any order.
+
+    No more than about 32 MB of distances are held at once (or one row of them in each thread,
+    where that is more). While this runs, BLAS is limited to one thread in the whole process.
+    """
+    from . import _kernels  # here, for Numba takes long to import
+
+    X = _check_rows(X, "X")
+    y = _check_labels(y, "y", X.shape[0])
+    _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    labels = labels.astype(np.int64)
+    queries = np.flatnonzero(counts[labels] > 1)
+    if not len(queries):
+        raise ValueError(
+            f"no class in y has two rows ({len(labels)} rows, {len(counts)} classes), so that no "
+            "row has another to find; give labels that rows share"
+        )
+    n = len(labels)
+    fill, origin = _squared_distances(X)
+    copies = np.flatnonzero(origin != np.arange(n))
+    result = np.full(n, np.nan)
+    step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
+
+    def rank(start: int, stop: int) -> None:
+        memory = np.empty((min(step, stop - start), n))
+        for first in range(start, stop, step):
+            block = queries[first : min(first + step, stop)]
+            distances = memory[: len(block)]
+            fill(block, distances)
+            keys = distances.view(np.int64)
+            _kernels.ranking_keys(keys, block, labels, origin, copies)
+            # NumPy's vectorised sort of plain integers: no search or bucketing compiled here
+            # comes near it
+            keys.view(np.uint64).sort(axis=1)
+            result[block] = _kernels.ranked_precisions(keys)
+
+    # Each thread takes whole queries, products included: the threads that BLAS would start
+    # itself go on spinning after each product and hold up the sorting.
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        run_blocks(rank, len(queries), smallest=1 + 2**17 // n)
+    return result
+
+
+def knn_accuracy(
+    X_train: object, y_train: object, X_test: object, y_test: object, k: int = 5
+) -> float:
+    """Accuracy of classifying test rows by the vote of their k nearest training rows.
+
+    Parameters
+    ----------
+    X_train, X_test : array-like or sparse matrix of shape (n_rows, n_features)
+        The rows, after any transformation that is to be judged.
+    y_train, y_test : array-like of shape (n_rows,)
+        Their classes: numbers or strings.
+    k : int, default=5
+        How many training rows vote. Where two classes have as many votes, the first in sorted
+        order wins, as in `sklearn.neighbors.KNeighborsClassifier`.
+
+    Returns
+    -------
+    float
+        Share of the test rows whose class is predicted.
+
+    Examples
+    --------
+    >>> knn_accuracy([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"], [[2.0]], ["a"], k=1)
+    1.0
+    """
+    X_train = _check_rows(X_train, "X_train")
+    X_test = _check_rows(X_test, "X_test")
+    y_train = _check_labels(y_train, "y_train", X_train.shape[0])
+    y_test = _check_labels(y_test, "y_test", X_test.shape[0])
+    if X_train.shape[1] != X_test.shape[1]:
+        raise ValueError(
+            f"X_train has {X_train.shape[1]} features and X_test {X_test.shape[1]}; give both in "
+            "the same space"
+        )
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a whole number, at least 1; got {k!r}")
+    if k > X_train.shape[0]:
+        raise ValueError(
+            f"k = {k} neighbours cannot be found among {X_train.shape[0]} training rows; give a "
+            "smaller k"
+        )
+    if y_train.dtype.kind != y_test.dtype.kind:
+        # joined as they are, the number 1 would become the string "1"
+        y_train, y_test = y_train.astype(object), y_test.astype(object)
+    try:
+        _, codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
+    except TypeError as error:
+        raise ValueError(
+            f"y_train and y_test hold labels of kinds that cannot be compared ({error}); use "
+            "numbers or strings in both"
+        ) from error
+    train, test = np.split(codes, [len(y_train)])
+    model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute").fit(X_train, train)
+    return float(np.mean(model.predict(X_test) == test))
+
+
+def _check_rows(X: object, name: str) -> Rows:
+    """Return X as finite float64, dense in C order or CSR."""
+    _refuse_masked(X, name)
+    return check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
+
+
+def _check_labels(y: object, name: str, n_rows: int) -> Array:
+    """Return one label a row, of a kind that can be sorted."""
+    _refuse_masked(y, name)
+    labels = column_or_1d(y, input_name=name)
+    if len(labels) != n_rows:
+        raise ValueError(
+            f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
+        )
+    try:
+        assert_all_finite(labels, input_name=name)
+        if labels.dtype.kind == "O":
+            np.unique(labels)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} holds labels of kinds that cannot be compared ({error}); use numbers only or "
+            "strings only, and none missing"
+        ) from error
+    return labels
+
+
+def _refuse_masked(values: object, name: str) -> None:
+    """Raise where entries are masked: scikit-learn's checks would take what lies under the mask."""
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked entries, and missing values are not supported; fill them in or "
+            "leave their rows out"
+        )
+
+
+def _squared_distances(X: Rows) -> tuple[Callable[[Array, Array], None], Array]:
+    """Prepare distances between rows of X, all scaled by one power of two.
+
+    Returns
+    -------
+    fill : callable
+        ``fill(queries, out)`` writes ‖x_q − x_c‖² for each q of ``queries`` and each row c.
+    origin : ndarray of shape (n_rows,), int64
+        The first row that equals each row.
+    """
+    if sp.issparse(X):
+        return _squared_distances_sparse(X)
+    n, d = X.shape
+    # [−2a, ‖a‖², 1]·[b, 1, ‖b‖²]: the product gives distances in one pass over the block
+    right = np.empty((n, d + 2))
+    rows = right[:, :d]
+    np.ldexp(X, -_exponent(X), out=rows)
+    mean = rows.mean(axis=0)
+    centre = rows[np.argmin(np.einsum("ij,ij->i", rows, rows) - 2.0 * (rows @ mean))].copy()
+    rows -= centre
+    rows += 0.0  # −0 becomes 0, so that equal rows have equal bytes
+    right[:, d] = 1.0
+    right[:, d + 1] = np.einsum("ij,ij->i", rows, rows)
+
+    def fill(queries: Array, out: Array) -> None:
+        left = right[queries]
+        left[:, :d] *= -2.0
+        left[:, [d, d + 1]] = left[:, [d + 1, d]]
+        np.matmul(left, right.T, out=out)
+
+    return fill, _first_equal(row.tobytes() for row in rows)
+
+
+def _squared_distances_sparse(
+    X: sp.csr_matrix | sp.csr_array,
+) -> tuple[Callable[[Array, Array], None], Array]:
+    """Prepare the same for CSR rows."""
+    X = X.copy()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    X.data = np.ldexp(X.data, -_exponent(X.data))
+    columns = X.T.tocsr()  # once: a product converts its right side to CSR
+    norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+
+    def fill(queries: Array, out: Array) -> None:
+        (X[queries] @ columns).toarray(out=out)
+        out *= -2.0
+        out += norms[queries, None]
+        out += norms
+
+    return fill, _first_equal(
+        X.indices[start:stop].tobytes() + X.data[start:stop].tobytes()
+        for start, stop in itertools.pairwise(X.indptr)
+    )
+
+
+def _exponent(values: Array) -> int:
+    """Exponent of the largest magnitude: scaled by it, squares neither overflow nor vanish."""
+    largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+    return int(np.frexp(largest)[1])
+
+
+def _first_equal(rows: Iterable[bytes]) -> Array:
+    """Return for each row the number of the first row with the same bytes."""
+    seen: dict[bytes, int] = {}
+    # digests, since the rows themselves would be another copy of the data
+    return np.array(
+        [
+            seen.setdefault(hashlib.blake2b(row, digest_size=16).digest(), number)
+            for number, row in enumerate(rows)
+        ],
+        dtype=np.int64,
+    )
