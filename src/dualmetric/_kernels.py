@@ -210,6 +210,18 @@ def sq_distances_csr(data, indices, indptr, left, right, start, stop, out):
 
 
 @_compile
+def _insert(best, ids, value, number):
+    """Put ``value`` in its place among the ascending ``best``, dropping the last of them."""
+    place = best.shape[0] - 1
+    while place > 0 and best[place - 1] > value:
+        best[place] = best[place - 1]
+        ids[place] = ids[place - 1]
+        place -= 1
+    best[place] = value
+    ids[place] = number
+
+
+@_compile
 def class_neighbors(distances, labels, first, start, stop, same, other):
     """Nearest rows of the row's own class and of other classes, nearest first.
 
@@ -220,26 +232,21 @@ def class_neighbors(distances, labels, first, start, stop, same, other):
     best_other = np.empty(other.shape[1], distances.dtype)
     for r in range(start, stop):
         row = first + r
+        label = labels[row]
         best_same[:] = np.inf
         best_other[:] = np.inf
+        worst_same = best_same[-1]
+        worst_other = best_other[-1]
         for c in range(distances.shape[1]):
-            if c == row:
-                continue
-            if labels[c] == labels[row]:
-                best = best_same
-                ids = same[row]
-            else:
-                best = best_other
-                ids = other[row]
             value = distances[r, c]
-            place = best.shape[0] - 1
-            if value < best[place]:
-                while place > 0 and best[place - 1] > value:
-                    best[place] = best[place - 1]
-                    ids[place] = ids[place - 1]
-                    place -= 1
-                best[place] = value
-                ids[place] = c
+            if value < max(worst_same, worst_other) and c != row:
+                if labels[c] == label:
+                    if value < worst_same:
+                        _insert(best_same, same[row], value, c)
+                        worst_same = best_same[-1]
+                elif value < worst_other:
+                    _insert(best_other, other[row], value, c)
+                    worst_other = best_other[-1]
 
 
 @_compile
@@ -284,7 +291,7 @@ def ranked_precisions(keys):
             relevant += row[c] & 1
         total = 0.0
         precision = 0.0
-        above = -1  # no relevant key: it is even
+        above = -1  # the key of no distance, only of NaN
         for p in range(relevant - 1, -1, -1):
             key = row[ranks[p] - 1]
             if key != above:

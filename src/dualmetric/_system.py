@@ -3,7 +3,11 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
 from itertools import pairwise
+
+from threadpoolctl import ThreadpoolController
 
 
 def n_threads() -> int:
@@ -30,6 +34,16 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
     with ThreadPoolExecutor(parts) as pool:
         for done in [pool.submit(work, *pair) for pair in pairwise(bounds)]:
             done.result()
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()  # looking for the libraries takes milliseconds
+
+
+def single_blas_thread() -> AbstractContextManager[object]:
+    """Hold BLAS and LAPACK to one thread."""
+    return _thread_pools().limit(limits=1, user_api="blas")
 
 
 def available_memory() -> int | None:

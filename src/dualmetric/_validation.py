@@ -31,6 +31,20 @@ def canonical(X: Rows) -> Rows:
     return X
 
 
+def all_rows_equal(X: Rows) -> bool:
+    """Whether no feature of X varies. Stops at the first block of rows that does."""
+    first = X[:1]
+    for start in range(0, X.shape[0], 1024):
+        block = X[start : start + 1024]
+        if sp.issparse(X):
+            for extreme in (block.max(axis=0), block.min(axis=0)):
+                if (sp.csr_array(extreme.reshape(1, -1)) - sp.csr_array(first)).count_nonzero():
+                    return False
+        elif (block != first).any():
+            return False
+    return True
+
+
 def check_labels(y: Any, n_rows: int) -> Array:
     """Labels as a one-dimensional array: numbers, strings or objects that can be sorted."""
     from sklearn.utils import column_or_1d
@@ -40,10 +54,19 @@ def check_labels(y: Any, n_rows: int) -> Array:
     labels = column_or_1d(y, warn=True)
     if len(labels) != n_rows:
         raise ValueError(f"y has {len(labels)} labels and X has {n_rows} rows: one a row is needed")
-    missing = labels != labels if labels.dtype.kind in "fO" else np.zeros(1, bool)
-    if np.any(missing) or (labels.dtype.kind == "O" and any(item is None for item in labels)):
+    if _any_missing(labels):
         raise ValueError("y contains NaN or None: every row needs a label; drop the others")
-    check_classification_targets(labels)
     if labels.dtype.kind == "O" and len({type(item) for item in labels}) > 1:
         raise ValueError("y mixes labels of different types: convert them, for example to strings")
+    check_classification_targets(labels)
     return labels
+
+
+def _any_missing(labels: Array) -> bool:
+    """Whether any label is NaN, NaT, None or pandas.NA."""
+    if labels.dtype.kind == "O":
+        # pandas.NA is like no truth value, and the others are not equal to themselves
+        return any(
+            item is None or type(item).__name__ == "NAType" or item != item for item in labels
+        )
+    return labels.dtype.kind in "fcmM" and bool((labels != labels).any())

@@ -100,9 +100,9 @@ def average_precisions(X: object, y: object) -> Array:
     """
     from . import _kernels  # here, for Numba takes long to import
 
-    X = _check_rows(X, "X")
-    y = _check_labels(y, "y", X.shape[0])
-    _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    rows = _check_rows(X, "X")
+    classes = _check_labels(y, "y", rows.shape[0])
+    _, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
     queries = np.flatnonzero(counts[labels] > 1)
     if not len(queries):
@@ -111,7 +111,7 @@ def average_precisions(X: object, y: object) -> Array:
             "row has another to find; give labels that rows share"
         )
     n = len(labels)
-    fill, origin = _squared_distances(X)
+    fill, origin = _squared_distances(rows)
     copies = np.flatnonzero(origin != np.arange(n))
     result = np.full(n, np.nan)
     step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
@@ -161,35 +161,35 @@ def knn_accuracy(
     >>> knn_accuracy([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"], [[2.0]], ["a"], k=1)
     1.0
     """
-    X_train = _check_rows(X_train, "X_train")
-    X_test = _check_rows(X_test, "X_test")
-    y_train = _check_labels(y_train, "y_train", X_train.shape[0])
-    y_test = _check_labels(y_test, "y_test", X_test.shape[0])
-    if X_train.shape[1] != X_test.shape[1]:
+    train = _check_rows(X_train, "X_train")
+    test = _check_rows(X_test, "X_test")
+    train_labels = _check_labels(y_train, "y_train", train.shape[0])
+    test_labels = _check_labels(y_test, "y_test", test.shape[0])
+    if train.shape[1] != test.shape[1]:
         raise ValueError(
-            f"X_train has {X_train.shape[1]} features and X_test {X_test.shape[1]}; give both in "
-            "the same space"
+            f"X_train has {train.shape[1]} features and X_test {test.shape[1]}; give both in the "
+            "same space"
         )
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
         raise ValueError(f"k must be a whole number, at least 1; got {k!r}")
-    if k > X_train.shape[0]:
+    if k > train.shape[0]:
         raise ValueError(
-            f"k = {k} neighbours cannot be found among {X_train.shape[0]} training rows; give a "
+            f"k = {k} neighbours cannot be found among {train.shape[0]} training rows; give a "
             "smaller k"
         )
-    if y_train.dtype.kind != y_test.dtype.kind:
+    if train_labels.dtype.kind != test_labels.dtype.kind:
         # joined as they are, the number 1 would become the string "1"
-        y_train, y_test = y_train.astype(object), y_test.astype(object)
+        train_labels, test_labels = train_labels.astype(object), test_labels.astype(object)
     try:
-        _, codes = np.unique(np.concatenate([y_train, y_test]), return_inverse=True)
+        _, codes = np.unique(np.concatenate([train_labels, test_labels]), return_inverse=True)
     except TypeError as error:
         raise ValueError(
             f"y_train and y_test hold labels of kinds that cannot be compared ({error}); use "
-            "numbers or strings in both"
+            "numbers only or strings only"
         ) from error
-    train, test = np.split(codes, [len(y_train)])
-    model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute").fit(X_train, train)
-    return float(np.mean(model.predict(X_test) == test))
+    model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute")
+    model.fit(train, codes[: train.shape[0]])
+    return float(np.mean(model.predict(test) == codes[train.shape[0] :]))
 
 
 def _check_rows(X: object, name: str) -> Rows:

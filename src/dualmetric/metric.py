@@ -19,7 +19,7 @@ FORMAT_VERSION = 1
 _KEY = "dualmetric"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Metric:
     """A Mahalanobis distance ‖Lᵀa − Lᵀb‖ in factored form: M = LLᵀ is never needed.
 
@@ -51,13 +51,21 @@ class Metric:
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.factor is not None and (
-            self.factor.ndim != 2 or self.factor.shape[0] != self.n_features
-        ):
-            raise ValueError(
-                f"the factor of a metric over {self.n_features} features must have shape "
-                f"({self.n_features}, rank); got {self.factor.shape}"
-            )
+        if self.factor is not None:
+            if (
+                self.factor.ndim != 2
+                or self.factor.shape[0] != self.n_features
+                or self.factor.shape[1] == 0
+            ):
+                raise ValueError(
+                    f"the factor of a metric over {self.n_features} features must have shape "
+                    f"({self.n_features}, rank), rank at least 1; got {self.factor.shape}"
+                )
+            if self.factor.dtype not in (np.float32, np.float64):
+                raise ValueError(
+                    "the factor of a metric must be float32 or float64; got "
+                    f"{self.factor.dtype}: convert it with astype"
+                )
         if self.feature_names is not None and len(self.feature_names) != self.n_features:
             raise ValueError(
                 f"{len(self.feature_names)} feature names were given for {self.n_features} features"
@@ -84,7 +92,14 @@ class Metric:
         X = self._check_rows(X)
         if self.factor is None:
             return X
-        return products.dot(X, self.factor.astype(X.dtype, copy=False))
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = products.dot(X, self.factor.astype(X.dtype, copy=False))
+        if not np.isfinite(result).all():
+            raise ValueError(
+                f"the numbers in X are too large for this metric in {X.dtype}: check their unit"
+                + (", or pass float64" if X.dtype == np.float32 else "")
+            )
+        return result
 
     def distance(self, A: Any, B: Any) -> Array:
         """Distance between each row of A and the same row of B."""
@@ -96,8 +111,10 @@ class Metric:
             )
         diff = a - b
         if sp.issparse(diff):
-            return np.sqrt(np.asarray(diff.multiply(diff).sum(axis=1)).ravel())
-        return np.sqrt(np.einsum("ij,ij->i", diff, diff))
+            squares = diff.multiply(diff).sum(axis=1)
+            return np.sqrt(np.asarray(squares).ravel()).astype(diff.dtype, copy=False)
+        # squares of float32 leave its range long before the distance does
+        return np.sqrt(np.einsum("ij,ij->i", diff, diff, dtype=np.float64)).astype(diff.dtype)
 
     def pairwise(self, A: Any, B: Any = None) -> Array:
         """Distances between all rows of A and all rows of B, or among the rows of A."""
@@ -214,7 +231,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Array | None]:
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
         header = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # not JSON, or JSON made to break the reader
         header = None
     if not isinstance(header, dict) or not isinstance(header.get("version"), int):
         raise ValueError(f"{path} is damaged: its description cannot be read; save it again")

@@ -44,7 +44,14 @@ def to_dense(X: Rows) -> Array:
 
 def column_means(X: Rows) -> Array:
     """Mean of the rows, in the precision of X."""
-    return np.asarray(X.mean(axis=0, dtype=np.float64), dtype=X.dtype).ravel()
+    return _means64(X).astype(X.dtype, copy=False)
+
+
+def _means64(X: Rows) -> Array:
+    """Mean of the rows, in float64: SciPy's mean of a float32 matrix adds in float32."""
+    if sp.issparse(X):
+        return np.asarray(X.T @ np.ones(X.shape[0])) / X.shape[0]
+    return X.mean(axis=0, dtype=np.float64)
 
 
 def gram(X: Rows) -> Array:
@@ -107,9 +114,8 @@ def mean_sq_distance(X: Rows) -> float:
     n = X.shape[0]
     if n < 2:
         return 0.0
-    mean = X.mean(axis=0, dtype=np.float64)
+    mean = _means64(X)
     if sp.issparse(X):
-        mean = np.asarray(mean).ravel()
         squares = float(np.square(X.data, dtype=np.float64).sum())
         total = squares - n * float(mean @ mean)
     else:

@@ -90,7 +90,7 @@ class Triplets:
 
 def _compact_index(index: Array, n_rows: int) -> Array:
     dtype = np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
-    return np.ascontiguousarray(index, dtype=dtype)
+    return np.array(index, dtype=dtype, order="C")  # a copy: the user may change theirs
 
 
 def sample_triplets(

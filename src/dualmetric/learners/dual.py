@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state, check_scalar
 
 from .. import products, spaces
 from .._types import Array, Rows
-from .._validation import check_labels
+from .._validation import all_rows_equal, check_labels, refuse_mask
 from ..losses import get_loss
 from ..recovery import recover_factor
 from ..solver import Epoch, solve_dual
@@ -34,6 +34,10 @@ from ._base import LinearMetricLearner
 _SCALE = 10.0
 _SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
 _GATHER_BELOW = 0.3  # share of the rows in triplets under which they are copied out
+_OUT_OF_RANGE = (
+    "the numbers in X are too large or too small for their precision: bring them near 1, for "
+    "example with StandardScaler, or pass float64"
+)
 
 
 class _DualLearner(LinearMetricLearner):
@@ -84,11 +88,11 @@ class _DualLearner(LinearMetricLearner):
             The fitted learner.
         """
         self._check_parameters()
+        loss = get_loss(self.loss)
         X = self._check_X(X, reset=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         unit = self._unit(X)
         self.triplets_ = self._triplets(X, y, triplets, unit, rng)
-        loss = get_loss(self.loss)
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
         rows, index = _rows_in_play(X, self.triplets_)
@@ -131,18 +135,26 @@ class _DualLearner(LinearMetricLearner):
             check_scalar(self.reg, "reg", Real, min_val=0, include_boundaries="neither")
         if self.tol is not None:
             check_scalar(self.tol, "tol", Real, min_val=0)
+        for name in ("reg", "tol"):
+            value = getattr(self, name)
+            if value is not None and not np.isfinite(value):  # NaN passes check_scalar
+                raise ValueError(f"{name} must be a finite number or None; got {value}")
+        check_scalar(self.scale, "scale", (bool, np.bool_))
 
     def _unit(self, X: Rows) -> float:
         """Length that counts as one: a tenth of the root mean square distance of rows, or 1."""
-        if not self.scale:
-            return 1.0
-        mean = products.mean_sq_distance(X)
-        if mean == 0.0:
+        if all_rows_equal(X):
             raise ValueError(
                 "all rows of X are the same (every feature is constant): there is no distance to "
                 "learn from; check that X holds the features you meant"
             )
-        return float(np.sqrt(mean)) / _SCALE
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = products.mean_sq_distance(X)
+        limits = np.finfo(X.dtype)
+        # room for sums of many squares, and for their inverses
+        if not float(limits.tiny) ** 0.8 < mean < float(limits.max) ** 0.8:
+            raise ValueError(_OUT_OF_RANGE)
+        return float(np.sqrt(mean)) / _SCALE if self.scale else 1.0
 
     def _triplets(
         self, X: Rows, y: Any, triplets: Any, unit: float, rng: np.random.Generator
@@ -150,6 +162,7 @@ class _DualLearner(LinearMetricLearner):
         if isinstance(triplets, Triplets):
             triplets = triplets.index
         if triplets is not None:
+            refuse_mask(triplets, "triplets")
             return Triplets.from_array(triplets, X.shape[0])
         if y is None:
             raise ValueError(
@@ -178,10 +191,7 @@ class _DualLearner(LinearMetricLearner):
 
     def _checked(self, factor: Array) -> Array:
         if not np.isfinite(factor).all():
-            raise ValueError(
-                "the numbers in X are too large or too small for their precision: bring them near "
-                "1, for example with StandardScaler, or pass float64"
-            )
+            raise ValueError(_OUT_OF_RANGE)
         return factor
 
     def _print_epoch(self, epoch: Epoch) -> None:
