@@ -13,7 +13,7 @@ import numpy as np
 
 from _common import load_split, store
 from dualmetric import DuRP, Euclidean
-from dualmetric.learners import dual
+from dualmetric.learners import _base
 
 SETS = (
     "usps",
@@ -50,7 +50,7 @@ def main() -> None:
             ],
         }
         for scale in SCALES:
-            with mock.patch.object(dual, "_SCALE", scale):
+            with mock.patch.object(_base, "_SCALE", scale):
                 scores[f"{scale:g}"] = [
                     DuRP(n_components=rank, random_state=seed).fit(X, y).score(X_test, y_test)
                     for seed in SEEDS

@@ -10,7 +10,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .evaluation import knn_accuracy, mean_average_precision
-    from .learners import SPCA, SRP, DuOri, DuRP, Euclidean
+    from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
     from .metric import Metric
     from .triplets import Triplets
 
@@ -18,7 +18,9 @@ _HOME = {
     "DuOri": "learners",
     "DuRP": "learners",
     "Euclidean": "learners",
+    "LMNN": "learners",
     "Metric": "metric",
+    "OASIS": "learners",
     "SPCA": "learners",
     "SRP": "learners",
     "Triplets": "triplets",
@@ -27,6 +29,8 @@ _HOME = {
 }
 
 __all__ = [
+    "LMNN",
+    "OASIS",
     "SPCA",
     "SRP",
     "DuOri",

@@ -300,3 +300,53 @@ def ranked_precisions(keys):
             total += precision
         out[r] = total / relevant
     return out
+
+
+@_compile
+def passive_aggressive_block(similarities, G, aggressiveness, steps):
+    """OASIS's steps for one block of triplets; fills ``steps`` with each τ.
+
+    ``similarities`` holds p_tᵀW(q_t − r_t) at the start of the block and G the inner products of
+    the updates, ⟨V_s, V_t⟩ = (p_s·p_t)(q_s − r_s)·(q_t − r_t).
+    """
+    for t in range(steps.shape[0]):
+        value = np.float64(similarities[t])
+        for s in range(t):
+            value += steps[s] * G[t, s]
+        loss = 1.0 - value
+        if loss > 0.0 and G[t, t] > 0.0:
+            steps[t] = min(aggressiveness, loss / G[t, t])
+        else:
+            steps[t] = 0.0
+
+
+@_compile
+def impostor_weights(distances, labels, thresholds, first, start, stop, counts, losses):
+    """LMNN's push term for a block of rows, start to stop; ``distances`` become weights.
+
+    Row r of the block is row first + r of the data, with ascending ``thresholds`` of one plus the
+    squared distance of its target neighbours j. A row of another class at distance D adds
+    Σ_j max(0, t_j − D) to ``losses`` and one to ``counts[j]`` for each t_j above D; their number
+    is left in its place.
+    """
+    k = thresholds.shape[1]
+    for r in range(start, stop):
+        row = first + r
+        label = labels[row]
+        largest = thresholds[row, k - 1]
+        total = 0.0
+        for c in range(distances.shape[1]):
+            value = distances[r, c]
+            if value < largest and labels[c] != label:
+                active = 0
+                for j in range(k - 1, -1, -1):
+                    slack = thresholds[row, j] - value
+                    if slack <= 0.0:
+                        break
+                    total += slack
+                    counts[row, j] += 1
+                    active += 1
+                distances[r, c] = active
+            else:
+                distances[r, c] = 0.0
+        losses[row] = total

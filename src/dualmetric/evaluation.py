@@ -207,8 +207,11 @@ def _check_labels(y: object, name: str, n_rows: int) -> Array:
             f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
         )
     try:
-        assert_all_finite(labels, input_name=name)
-        if labels.dtype.kind == "O":
+        if labels.dtype.kind != "O":
+            assert_all_finite(labels, input_name=name)
+        elif np.any(labels != labels):
+            raise ValueError(f"{name} contains NaN; give every row a label")
+        else:
             np.unique(labels)
     except TypeError as error:
         raise ValueError(

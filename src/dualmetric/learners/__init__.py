@@ -2,5 +2,7 @@
 
 from ._base import Euclidean
 from .dual import SPCA, SRP, DuOri, DuRP
+from .lmnn import LMNN
+from .oasis import OASIS
 
-__all__ = ["SPCA", "SRP", "DuOri", "DuRP", "Euclidean"]
+__all__ = ["LMNN", "OASIS", "SPCA", "SRP", "DuOri", "DuRP", "Euclidean"]

@@ -1,5 +1,6 @@
 """What every metric learner does alike."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +13,28 @@ from sklearn.base import (
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .. import products
 from .._types import Array, Rows
-from .._validation import canonical, check_labels, refuse_mask
+from .._validation import all_rows_equal, canonical, check_labels, refuse_mask
 from ..evaluation import mean_average_precision
 from ..metric import Metric
+from ..triplets import Triplets, sample_triplets
+
+# Root mean square distance after scaling. Ranking is best and flat from about 5 upwards on the
+# sets of benchmarks/scale.py; below, every dual variable is at its bound and the metric is blunt.
+_SCALE = 10.0
+
+OUT_OF_RANGE = (
+    "the numbers in X are too large or too small for their precision: bring them near 1, for "
+    "example with StandardScaler, or pass float64"
+)
 
 
 class MetricLearner(TransformerMixin, BaseEstimator):
     """Base of the estimators: ``fit`` sets ``metric_``, the rest is here."""
 
     metric_: Metric
+    scale: bool
 
     def _check_X(self, X: Any, *, reset: bool) -> Rows:  # noqa: N802
         refuse_mask(X, "X")
@@ -35,6 +48,21 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             ensure_min_samples=2 if reset else 1,
         )
         return canonical(X)
+
+    def _length_unit(self, X: Rows) -> float:
+        """Length that counts as one: with ``scale``, a tenth of the rows' RMS distance; else 1."""
+        if all_rows_equal(X):
+            raise ValueError(
+                "all rows of X are the same (every feature is constant): there is no distance to "
+                "learn from; check that X holds the features you meant"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = products.mean_sq_distance(X)
+        limits = np.finfo(X.dtype)
+        # room for sums of many squares, and for their inverses
+        if not float(limits.tiny) ** 0.8 < mean < float(limits.max) ** 0.8:
+            raise ValueError(OUT_OF_RANGE)
+        return float(np.sqrt(mean)) / _SCALE if self.scale else 1.0
 
     def _store_metric(self, factor: Array | None) -> Self:
         names = getattr(self, "feature_names_in_", None)
@@ -119,6 +147,43 @@ class LinearMetricLearner(ClassNamePrefixFeaturesOutMixin, MetricLearner):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+class TripletLearner(LinearMetricLearner):
+    """Base of the learners that compare rows by triplets, given or sampled from labels."""
+
+    n_triplets: int
+    sampler: str
+
+    def _get_triplets(
+        self, X: Rows, y: Any, triplets: Any, unit: float, rng: np.random.Generator
+    ) -> Triplets:
+        if isinstance(triplets, Triplets):
+            triplets = triplets.index
+        if triplets is not None:
+            refuse_mask(triplets, "triplets")
+            return Triplets.from_array(triplets, X.shape[0])
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; labels "
+                "may be replaced by triplets: fit(X, triplets=T)"
+            )
+        labels = check_labels(y, X.shape[0])
+        try:
+            return sample_triplets(X, labels, self.n_triplets, self.sampler, rng, margin=unit**2)
+        except ValueError:
+            if self.sampler != "active":
+                raise
+        # labels that allow no triplet at all are refused here in the same words
+        found = sample_triplets(X, labels, self.n_triplets, "neighbors", rng)
+        warnings.warn(
+            "no active triplet was found: the Euclidean distance ranks every row sampled of the "
+            "same class before all others, by a margin. Learning from nearest neighbours instead; "
+            "sampler='neighbors' silences this.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return found
 
 
 class Euclidean(OneToOneFeatureMixin, MetricLearner):

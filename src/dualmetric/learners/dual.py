@@ -22,25 +22,17 @@ from sklearn.utils import check_random_state, check_scalar
 
 from .. import products, spaces
 from .._types import Array, Rows
-from .._validation import all_rows_equal, check_labels, refuse_mask
 from ..losses import get_loss
 from ..recovery import recover_factor
 from ..solver import Epoch, solve_dual
-from ..triplets import Triplets, sample_triplets
-from ._base import LinearMetricLearner
+from ..triplets import Triplets
+from ._base import OUT_OF_RANGE, TripletLearner
 
-# Root mean square distance after scaling. Ranking is best and flat from about 5 upwards on the
-# sets of benchmarks/scale.py; below, every dual variable is at its bound and the metric is blunt.
-_SCALE = 10.0
 _SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
 _GATHER_BELOW = 0.3  # share of the rows in triplets under which they are copied out
-_OUT_OF_RANGE = (
-    "the numbers in X are too large or too small for their precision: bring them near 1, for "
-    "example with StandardScaler, or pass float64"
-)
 
 
-class _DualLearner(LinearMetricLearner):
+class _DualLearner(TripletLearner):
     """The shared body. Subclasses say in which space the dual problem is solved."""
 
     _rebuilt_in_original = True
@@ -91,8 +83,8 @@ class _DualLearner(LinearMetricLearner):
         loss = get_loss(self.loss)
         X = self._check_X(X, reset=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        unit = self._unit(X)
-        self.triplets_ = self._triplets(X, y, triplets, unit, rng)
+        unit = self._length_unit(X)
+        self.triplets_ = self._get_triplets(X, y, triplets, unit, rng)
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
         rows, index = _rows_in_play(X, self.triplets_)
@@ -100,16 +92,19 @@ class _DualLearner(LinearMetricLearner):
         if self._rebuilt_in_original and rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
             rows, rotation = spaces.row_span(rows)
         Z, basis = self._space(rows, X, rng)
-        solution = solve_dual(
-            Z / np.asarray(unit, dtype=Z.dtype),
-            index,
-            loss,
-            reg=reg,
-            max_epochs=self.max_epochs,
-            tol=self.tol,
-            rng=rng,
-            callback=self._print_epoch if self.verbose else None,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # found out below
+            solution = solve_dual(
+                Z / np.asarray(unit, dtype=Z.dtype),
+                index,
+                loss,
+                reg=reg,
+                max_epochs=self.max_epochs,
+                tol=self.tol,
+                rng=rng,
+                callback=self._print_epoch if self.verbose else None,
+            )
+        if not np.isfinite(solution.history[-1]).all():
+            raise ValueError(OUT_OF_RANGE)
         self.dual_coef_ = solution.beta
         self.history_ = solution.history
         self.duality_gap_ = solution.gap
@@ -141,37 +136,6 @@ class _DualLearner(LinearMetricLearner):
                 raise ValueError(f"{name} must be a finite number or None; got {value}")
         check_scalar(self.scale, "scale", (bool, np.bool_))
 
-    def _unit(self, X: Rows) -> float:
-        """Length that counts as one: a tenth of the root mean square distance of rows, or 1."""
-        if all_rows_equal(X):
-            raise ValueError(
-                "all rows of X are the same (every feature is constant): there is no distance to "
-                "learn from; check that X holds the features you meant"
-            )
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = products.mean_sq_distance(X)
-        limits = np.finfo(X.dtype)
-        # room for sums of many squares, and for their inverses
-        if not float(limits.tiny) ** 0.8 < mean < float(limits.max) ** 0.8:
-            raise ValueError(_OUT_OF_RANGE)
-        return float(np.sqrt(mean)) / _SCALE if self.scale else 1.0
-
-    def _triplets(
-        self, X: Rows, y: Any, triplets: Any, unit: float, rng: np.random.Generator
-    ) -> Triplets:
-        if isinstance(triplets, Triplets):
-            triplets = triplets.index
-        if triplets is not None:
-            refuse_mask(triplets, "triplets")
-            return Triplets.from_array(triplets, X.shape[0])
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; labels "
-                "may be replaced by triplets: fit(X, triplets=T)"
-            )
-        labels = check_labels(y, X.shape[0])
-        return sample_triplets(X, labels, self.n_triplets, self.sampler, rng, margin=unit**2)
-
     def _euclidean(self, X: Rows, basis: Array | None, rng: np.random.Generator) -> Array | None:
         """Directions of the plain distance in the space of the metric, for want of better ones."""
         warnings.warn(
@@ -191,7 +155,7 @@ class _DualLearner(LinearMetricLearner):
 
     def _checked(self, factor: Array) -> Array:
         if not np.isfinite(factor).all():
-            raise ValueError(_OUT_OF_RANGE)
+            raise ValueError(OUT_OF_RANGE)
         return factor
 
     def _print_epoch(self, epoch: Epoch) -> None:

@@ -1,0 +1,363 @@
+"""Evaluation measures against plain loops written from their definitions, and scikit-learn."""
+
+import warnings
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from dualmetric import evaluation
+from dualmetric.evaluation import average_precisions, knn_accuracy, mean_average_precision
+
+
+def loop_average_precisions(X, y):
+    """The definition, with distances summed coordinate by coordinate."""
+    X = np.asarray(X, dtype=np.float64).tolist()
+    y = list(y)
+    result = []
+    for i in range(len(X)):
+        distances = [sum((a - b) ** 2 for a, b in zip(X[i], x, strict=True)) for x in X]
+        precisions = []
+        for j in range(len(X)):
+            if j == i or y[j] != y[i]:
+                continue
+            as_near = [y[m] for m in range(len(X)) if m != i and distances[m] <= distances[j]]
+            precisions.append(sum(label == y[i] for label in as_near) / len(as_near))
+        result.append(sum(precisions) / len(precisions) if precisions else np.nan)
+    return np.array(result)
+
+
+def sklearn_average_precisions(X, y):
+    result = []
+    for i in range(len(X)):
+        others = np.arange(len(X)) != i
+        distances = ((X[others] - X[i]) ** 2).sum(axis=1)
+        result.append(average_precision_score(y[others] == y[i], -distances))
+    return np.array(result)
+
+
+def clusters(n=60, d=5, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return rng.normal(size=(n_classes, d))[y] + rng.normal(size=(n, d)), y
+
+
+def test_hand_computed():
+    # Rows at 0, 1, 3, 7 of classes a, a, b, a. Ranked labels and average precisions:
+    # 0: a b a -> (1/1 + 2/3)/2; 1: a b a, likewise; 7: b a a -> (1/2 + 2/3)/2; 3 is alone.
+    X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    y = np.array(["a", "a", "b", "a"])
+    expected = [5 / 6, 5 / 6, np.nan, 7 / 12]
+    np.testing.assert_allclose(average_precisions(X, y), expected, rtol=1e-15)
+    with pytest.warns(UserWarning, match="1 of 4 rows"):
+        assert mean_average_precision(X, y) == pytest.approx((5 / 6 + 5 / 6 + 7 / 12) / 3)
+
+
+def test_hand_computed_tie():
+    # From 0 a row of each class lies at distance 1: both count at the tied relevant row.
+    X = np.array([[0], [1], [-1]])
+    y = np.array([0, 0, 1])
+    np.testing.assert_array_equal(average_precisions(X, y), [1 / 2, 1.0, np.nan])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
+def test_equals_sklearn_without_ties(n_classes):
+    X, y = clusters(80, 6, n_classes)
+    expected = sklearn_average_precisions(X, y)
+    np.testing.assert_allclose(average_precisions(X, y), expected, rtol=1e-12)
+    assert mean_average_precision(X, y) == pytest.approx(expected.mean(), rel=1e-12)
+    assert 0.02 < expected.mean() < 0.98  # else the labels would say nothing
+
+
+@pytest.mark.parametrize("to", [np.array, sp.csr_matrix, sp.csc_array, sp.coo_matrix])
+def test_equals_sklearn_with_ties(to):
+    rng = np.random.default_rng(1)
+    X = rng.integers(-2, 3, size=(90, 3))
+    y = rng.permutation(np.arange(90) % 4)
+    distances = ((X[:, None] - X) ** 2).sum(axis=2)
+    assert len(np.unique(distances)) < 50  # 4,005 pairs: nearly all are tied
+    np.testing.assert_allclose(
+        average_precisions(to(X), y), sklearn_average_precisions(X, y), rtol=1e-12
+    )
+
+
+@st.composite
+def datasets(draw):
+    n = draw(st.integers(2, 14))
+    d = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    if draw(st.booleans()):
+        X = rng.integers(-2, 3, size=(n, d))
+    else:  # multiples of 1/8 on a wide range: few ties, and exact in every dtype
+        X = np.round(rng.normal(size=(n, d)) * 64) / 8
+    y = rng.integers(0, draw(st.integers(1, 4)), size=n)
+    y[1] = y[0]
+    return X, y
+
+
+def layouts(X, name):
+    if name == "fortran":
+        return np.asfortranarray(X)
+    if name == "strided":
+        wide = np.full((2 * X.shape[0], 3 * X.shape[1]), 77, dtype=X.dtype)
+        wide[::2, ::3] = X
+        return wide[::2, ::3]
+    if name == "reversed":
+        return X[::-1].copy()[::-1]
+    if name == "read-only":
+        X = X.copy()
+        X.flags.writeable = False
+        return X
+    if name == "list":
+        return X.tolist()
+    if name == "frame":
+        return pd.DataFrame(X)
+    return {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "coo": sp.coo_array}[name](X)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    datasets(),
+    st.sampled_from([np.float64, np.float32, np.int64, np.int8]),
+    st.sampled_from(
+        ["fortran", "strided", "reversed", "read-only", "list", "frame", "csr", "csc", "coo"]
+    ),
+    st.sampled_from([lambda y: y, lambda y: y / 4, lambda y: np.array(list("dbca"))[y], list,
+                     lambda y: np.array(["d", "b", "ca", "c"], dtype=object)[y],
+                     lambda y: pd.Series(np.array(["d", "b", "ca", "c"])[y])]),
+)  # fmt: skip
+def test_equals_definition(data, dtype, layout, relabel):
+    X, y = data
+    X = X.astype(dtype)
+    given_X = layouts(X, layout)
+    before = given_X.copy()
+    np.testing.assert_allclose(
+        average_precisions(given_X, relabel(y)), loop_average_precisions(X, y), rtol=1e-13
+    )
+    changed = given_X != before
+    assert not (changed.sum() if sp.issparse(given_X) else np.any(changed))
+
+
+@settings(max_examples=40, deadline=None)
+@given(datasets(), st.integers(0, 2**32 - 1), st.integers(-40, 40), st.integers(-9999, 9999))
+def test_invariances(data, seed, power, shift):
+    X, y = data
+    expected = average_precisions(X, y)
+    order = np.random.default_rng(seed).permutation(len(y))
+    np.testing.assert_array_equal(average_precisions(X[order], y[order]), expected[order])
+    np.testing.assert_array_equal(average_precisions(X * 2.0**power, y), expected)
+    # whole numbers, so that moving rows loses nothing and ties stay ties
+    np.testing.assert_array_equal(average_precisions(X + float(shift), y), expected)
+    np.testing.assert_array_equal(average_precisions(X[:, ::-1], y), expected)
+
+
+@pytest.mark.parametrize("power", [-1070, -600, 600, 1015])
+@pytest.mark.parametrize("to", [np.array, sp.csr_array])
+def test_extreme_scales(power, to):
+    # squares would vanish or overflow; whole numbers stay exact even where they are subnormal
+    X, y = clusters()
+    X = np.round(X * 8)
+    np.testing.assert_allclose(
+        average_precisions(to(np.ldexp(X, power)), y), sklearn_average_precisions(X, y), rtol=1e-12
+    )
+
+
+def test_far_from_origin():
+    X, y = clusters()
+    X = np.round(X * 2**20) / 2**20
+    np.testing.assert_array_equal(average_precisions(X + 2.0**30, y), average_precisions(X, y))
+
+
+@pytest.mark.parametrize("to", [np.array, sp.csr_array])
+def test_equal_rows_are_tied(to):
+    # Where copies of 5 rows stand all over X, with the classes mixed, the order within a tie is
+    # pure rounding: each copy must be at the same distance, whatever BLAS makes of its position.
+    rng = np.random.default_rng(2)
+    distinct = rng.normal(size=(5, 50)) * (rng.random((5, 50)) < 0.6) + 0.1 * np.eye(5, 50)
+    which = np.arange(1001) % 5
+    y = rng.integers(0, 2, size=1001)
+    counts = np.array([[np.sum((which == w) & (y == c)) for c in (0, 1)] for w in range(5)])
+    expected = np.empty(1001)
+    distances = ((distinct[:, None] - distinct) ** 2).sum(axis=2)
+    for i in range(1001):
+        near = counts[np.argsort(distances[which[i]])].astype(float)
+        near[0, y[i]] -= 1
+        relevant, total = near[:, y[i]], near.sum(axis=1)
+        precision = np.cumsum(relevant) / np.cumsum(total)
+        expected[i] = (relevant * precision).sum() / relevant.sum()
+    np.testing.assert_allclose(average_precisions(to(distinct[which]), y), expected, rtol=1e-12)
+
+
+def test_negative_zero_equals_zero():
+    X = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [5.0, 1.0]])
+    np.testing.assert_array_equal(average_precisions(X, [0, 0, 1, 1])[:2], [0.5, 0.5])
+
+
+def test_blocks_and_threads_do_not_matter(monkeypatch):
+    X, y = clusters(301, 7, 6)
+    expected = average_precisions(X, y)
+    np.testing.assert_allclose(expected, sklearn_average_precisions(X, y), rtol=1e-12)
+    for bytes_, threads in ((1, "1"), (20_000, "1"), (20_000, "3"), (2**26, "2")):
+        monkeypatch.setattr(evaluation, "_BLOCK_BYTES", bytes_)
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        np.testing.assert_allclose(average_precisions(X, y), expected, rtol=1e-12)
+        np.testing.assert_allclose(average_precisions(sp.csr_array(X), y), expected, rtol=1e-12)
+
+
+def test_memory_is_bounded():
+    import tracemalloc
+
+    X, y = clusters(6000, 4, 3)
+    average_precisions(X[:10], y[:10])  # compile first
+    tracemalloc.start()
+    average_precisions(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 2**20  # all distances would take 288 MB
+
+
+def test_perfect_clusters():
+    rng = np.random.default_rng(3)
+    y = np.repeat(np.arange(7), 49)
+    X = 100.0 * np.eye(7)[y] + rng.normal(size=(len(y), 7))
+    assert mean_average_precision(X, y) == 1.0
+
+
+def test_rows_that_are_all_equal():
+    # every rank is tied: the precision is the share of the class among the other rows
+    y = np.array([0, 0, 0, 1, 1])
+    for X in (np.zeros((5, 3)), np.full((5, 3), 0.1), sp.csr_matrix((5, 3))):
+        np.testing.assert_array_equal(average_precisions(X, y), [1 / 2] * 3 + [1 / 4] * 2)
+
+
+def test_class_of_one_row():
+    X, y = clusters(30, 4, 3)
+    y = y.copy()
+    y[[4, 11]] = [7, 8]
+    expected = loop_average_precisions(X, y)
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(expected)), [4, 11])
+    np.testing.assert_allclose(average_precisions(X, y), expected, rtol=1e-12)
+    with pytest.warns(UserWarning, match="2 of 30 rows are the only row") as caught:
+        assert mean_average_precision(X, y) == pytest.approx(np.nanmean(expected), rel=1e-12)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    # they are still ranked by the others
+    kept = np.delete(np.arange(30), [4, 11])
+    assert np.abs(average_precisions(X[kept], y[kept]) - expected[kept]).max() > 0.01
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mean_average_precision(X[kept], y[kept])
+
+
+@pytest.mark.parametrize("measure", [average_precisions, mean_average_precision])
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([[0.0], [1.0]], [0, 1], r"no class in y has two rows.*give labels that rows share"),
+        ([[0.0]], [0], "no class in y has two rows"),
+        ([[0.0], [np.nan]], [0, 0], "X contains NaN"),
+        ([[0.0], [np.inf]], [0, 0], "X contains infinity"),
+        (sp.csr_array([[0.0], [np.nan]]), [0, 0], "X contains NaN"),
+        (np.ma.masked_equal([[0.0], [1.0]], 1.0), [0, 0], "X has masked entries"),
+        ([[0.0], [1.0]], np.ma.masked_equal([0, 1], 1), "y has masked entries"),
+        ([0.0, 1.0], [0, 0], "Expected 2D array"),
+        ([[0.0], [1.0]], [0, 0, 0], "y has 3 labels for 2 rows"),
+        ([[0.0], [1.0]], [[0, 1], [0, 1]], "y should be a 1d array"),
+        ([[0.0], [1.0]], [np.nan, np.nan], "y contains NaN"),
+        ([[0.0], [1.0]], np.array([np.nan, "a"], dtype=object), "y contains NaN"),
+        ([[0.0], [1.0]], np.array([1, "a"], dtype=object), "cannot be compared"),
+        ([[0.0], [1.0]], np.array([None, "a"], dtype=object), "cannot be compared"),
+        ([[0.0], [1.0]], np.array([pd.NA, "a"], dtype=object), "cannot be compared"),
+        (np.array([[1j], [2j]]), [0, 0], "Complex data"),
+        (np.zeros((0, 2)), [], "0 sample"),
+    ],
+)
+def test_bad_input(measure, X, y, message):
+    with pytest.raises(ValueError, match=message):
+        measure(X, y)
+
+
+def test_unmasked_masked_array():
+    X, y = clusters(20)
+    np.testing.assert_array_equal(
+        average_precisions(np.ma.array(X), np.ma.array(y)), average_precisions(X, y)
+    )
+
+
+def loop_knn(X_train, y_train, X_test, y_test, k):
+    """Accuracy, and the smallest lead of a winning class."""
+    right, lead = 0, k
+    for x, truth in zip(X_test, y_test, strict=True):
+        distances = [sum((a - b) ** 2 for a, b in zip(x, z, strict=True)) for z in X_train]
+        nearest = sorted(range(len(X_train)), key=distances.__getitem__)[:k]
+        votes = Counter(y_train[i] for i in nearest).most_common()
+        right += votes[0][0] == truth
+        if len(votes) > 1:
+            lead = min(lead, votes[0][1] - votes[1][1])
+    return right / len(X_test), lead
+
+
+@pytest.mark.parametrize("k", [1, 3, 7])
+@pytest.mark.parametrize("to", [np.array, sp.csr_matrix, sp.csc_array])
+@pytest.mark.parametrize("names", [np.arange(2), np.array(["x", "yy"]), np.array([0.5, 1.5])])
+def test_knn_equals_loop(k, to, names):
+    X, y = clusters(70, 4, 2, seed=k)  # two classes and an odd k: no tied votes
+    y = names[y]
+    expected, lead = loop_knn(X[:50], y[:50], X[50:], y[50:], k)
+    assert lead > 0
+    assert 0.1 < expected < 1.0
+    got = knn_accuracy(to(X[:50]), y[:50], to(X[50:]), y[50:], k=k)
+    assert got == pytest.approx(expected, abs=1e-15)
+
+
+def test_knn_default_is_five():
+    X, y = clusters(70, 4, 2, seed=0)
+    parts = X[:50], y[:50], X[50:], y[50:]
+    assert loop_knn(*parts, 5)[0] not in (loop_knn(*parts, 3)[0], loop_knn(*parts, 7)[0])
+    assert knn_accuracy(*parts) == pytest.approx(loop_knn(*parts, 5)[0], abs=1e-15)
+
+
+def test_knn_labels_of_other_types():
+    X = [[0.0], [1.0], [8.0], [9.0]]
+    text = np.array(["a", "a", "b", "b"])
+    # a class that training never saw counts as wrong; object and str labels are the same labels
+    unseen = np.array(["a", "c"], dtype=object)
+    assert knn_accuracy(X, text, [[0.5], [8.5]], unseen, k=2) == 0.5
+    assert knn_accuracy(X, [0, 0, 1, 1], [[0.5], [8.5]], [0.0, 1.0], k=2) == 1.0
+    with pytest.raises(ValueError, match="cannot be compared"):
+        knn_accuracy(X, ["0", "0", "1", "1"], [[0.5], [8.5]], [0, 1], k=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 0}, "k must be a whole number, at least 1; got 0"),
+        ({"k": -2}, "at least 1; got -2"),
+        ({"k": 1.5}, "whole number, at least 1; got 1.5"),
+        ({"k": True}, "got True"),
+        ({"k": 5}, "k = 5 neighbours cannot be found among 4 training rows"),
+        ({"X_test": [[0.0, 1.0]]}, "X_train has 1 features and X_test 2"),
+        ({"y_train": [0, 1]}, "y_train has 2 labels for 4 rows"),
+        ({"y_test": [0, 1]}, "y_test has 2 labels for 1 rows"),
+        ({"X_train": [[0.0], [1.0], [2.0], [np.nan]]}, "X_train contains NaN"),
+        ({"X_test": [[np.inf]]}, "X_test contains infinity"),
+        ({"X_test": np.ma.masked_equal([[1.0]], 1.0)}, "X_test has masked entries"),
+        ({"y_train": [0.0, 0.0, 1.0, np.nan]}, "y_train contains NaN"),
+    ],
+)
+def test_knn_bad_input(change, message):
+    good = {
+        "X_train": [[0.0], [1.0], [8.0], [9.0]],
+        "y_train": [0, 0, 1, 1],
+        "X_test": [[2.0]],
+        "y_test": [0],
+        "k": 4,
+    }
+    knn_accuracy(**good)
+    with pytest.raises(ValueError, match=message):
+        knn_accuracy(**(good | change))

@@ -1,0 +1,1028 @@
+"""The learners as people use them: with scikit-learn, with every kind of input, and with bad input.
+
+What the solver, the sampling and the recovery compute is tested in the files named after them.
+"""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import sklearn
+from joblib import Parallel, delayed
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from dualmetric import (
+    SPCA,
+    SRP,
+    DuOri,
+    DuRP,
+    Euclidean,
+    Metric,
+    Triplets,
+    mean_average_precision,
+    spaces,
+)
+from dualmetric.learners import dual
+
+LEARNERS = [DuRP, DuOri, SRP, SPCA]
+PROJECTED = [DuRP, SRP, SPCA]
+FEW = {"n_triplets": 300, "random_state": 0}
+
+
+def make_data(n=60, d=8, seed=0, dtype=np.float64):
+    """Three classes that differ in two features; the others are noise that drowns them."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = rng.standard_normal((n, d))
+    X[:, 0] += 2.0 * (y == 1)
+    X[:, 1] += 2.0 * (y == 2)
+    return X.astype(dtype), y
+
+
+def make_sparse(n=60, d=30, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.3)
+    X[:, 0] += 2.0 * (y == 1)
+    X[:, 1] += 2.0 * (y == 2)
+    return sp.csr_array(X.astype(dtype)), y
+
+
+@pytest.fixture
+def data():
+    return make_data()
+
+
+def bits(learner):
+    return learner.components_.tobytes(), learner.dual_coef_.tobytes()
+
+
+def matrix(learner):
+    return learner.metric_.matrix()
+
+
+def pairwise(learner, X):
+    """Distances of the learned metric, relative to their largest: its scale does not matter."""
+    distances = learner.metric_.pairwise(X)
+    return distances / distances.max()
+
+
+# --- scikit-learn's tools ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_clone_and_get_params(learner, data):
+    parameters = {
+        "n_components": 2,
+        "n_triplets": 200,
+        "sampler": "neighbors",
+        "loss": "logistic",
+        "reg": 0.5,
+        "max_epochs": 2,
+        "tol": 1e-3,
+        "scale": False,
+        "random_state": 3,
+        "verbose": 0,
+    }
+    if learner in PROJECTED:
+        parameters["n_projections"] = 4
+    model = learner(**parameters)
+    assert model.get_params() == parameters
+    copy = clone(model)
+    assert copy.get_params() == parameters
+    assert bits(copy.fit(*data)) == bits(model.fit(*data))
+    assert model.get_params() == parameters
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+def test_pipeline_with_neighbors(learner, data):
+    X, y = data
+    metric = learner() if learner is Euclidean else learner(**FEW)
+    model = make_pipeline(StandardScaler(), metric, KNeighborsClassifier()).fit(X, y)
+    assert model.predict(X).shape == y.shape
+    assert model.score(X, y) > 0.5
+
+
+def test_grid_search(data):
+    search = GridSearchCV(DuRP(**FEW), {"n_projections": [2, 5]}, cv=2).fit(*data)
+    assert search.best_params_["n_projections"] in (2, 5)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_cross_validation(data):
+    scores = cross_val_score(DuRP(**FEW), *data, cv=3)
+    assert scores.shape == (3,)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+def test_score_is_mean_average_precision(learner, data):
+    X, y = data
+    model = (learner() if learner is Euclidean else learner(**FEW)).fit(X, y)
+    assert model.score(X, y) == mean_average_precision(model.transform(X), y)
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+@pytest.mark.parametrize(("name", "frame"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
+def test_frames_in_and_out(learner, name, frame, data):
+    X, y = data
+    model = learner() if learner is Euclidean else learner(n_components=2, **FEW)
+    plain = clone(model).fit(X, y).transform(X)
+    names = [f"feature {i}" for i in range(X.shape[1])]
+    table = frame(dict(zip(names, X.T, strict=True)))
+    model.set_output(transform=name).fit(table, y)
+    assert_array_equal(model.feature_names_in_, names)
+    assert model.metric_.feature_names == tuple(names)
+    out = model.transform(table)
+    assert isinstance(out, frame)
+    expected = names if learner is Euclidean else [f"{learner.__name__.lower()}{i}" for i in (0, 1)]
+    assert list(out.columns) == expected == list(model.get_feature_names_out())
+    assert_array_equal(out.to_numpy(), plain)
+
+
+def test_frame_with_other_names_is_refused(data):
+    X, y = data
+    model = DuRP(**FEW).fit(pd.DataFrame(X).add_prefix("a"), y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.transform(pd.DataFrame(X).add_prefix("b"))
+
+
+def test_metadata_routing_of_triplets(data):
+    X, y = data
+    triplets = DuRP(**FEW).fit(X, y).triplets_.index
+    alone = DuRP(**FEW).fit(X, triplets=triplets)
+    with sklearn.config_context(enable_metadata_routing=True):
+        learner = DuRP(**FEW).set_fit_request(triplets=True)
+        model = make_pipeline(learner, KNeighborsClassifier()).fit(X, y, triplets=triplets)
+        assert bits(model[0]) == bits(alone)
+        silent = make_pipeline(DuRP(**FEW), KNeighborsClassifier())
+        with pytest.raises(ValueError, match="triplets"):
+            silent.fit(X, y, triplets=triplets)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_pickle(learner, data):
+    X, y = data
+    model = learner(**FEW).fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))
+    assert bits(copy) == bits(model)
+    assert_array_equal(copy.transform(X), model.transform(X))
+    assert copy.history_ == model.history_
+
+
+# --- what a fit promises ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_same_seed_same_bits(learner, data):
+    first, second = learner(**FEW).fit(*data), learner(**FEW).fit(*data)
+    assert bits(first) == bits(second)
+    assert_array_equal(first.triplets_.index, second.triplets_.index)
+    other = learner(n_triplets=300, random_state=1).fit(*data)
+    assert bits(other) != bits(first)
+
+
+def test_random_state_instance(data):
+    with_instance = DuRP(n_triplets=300, random_state=np.random.RandomState(7)).fit(*data)
+    assert bits(with_instance) == bits(DuRP(n_triplets=300, random_state=7).fit(*data))
+    source = np.random.RandomState(7)
+    fits = [DuRP(n_triplets=300, random_state=source).fit(*data) for _ in range(2)]
+    assert bits(fits[0]) != bits(fits[1])  # the instance moved on
+
+
+def test_no_random_state_leaves_the_global_one_in_charge(data):
+    np.random.seed(5)  # noqa: NPY002 - the legacy state is what random_state=None means
+    first = DuRP(n_triplets=300).fit(*data)
+    np.random.seed(5)  # noqa: NPY002
+    assert bits(DuRP(n_triplets=300).fit(*data)) == bits(first)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("make", [make_data, make_sparse])
+def test_fit_changes_neither_parameters_nor_input(learner, make):
+    X, y = make()
+    triplets = learner(**FEW).fit(X, y).triplets_.index.astype(np.int64)
+    arrays = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+    before = [array.copy() for array in (*arrays, y, triplets)]
+    model = learner(**FEW)
+    parameters = model.get_params()
+    model.fit(X, y).transform(X)
+    model.fit(X, triplets=triplets)
+    model.score(X, y)
+    assert model.get_params() == parameters
+    for array, old in zip((*arrays, y, triplets), before, strict=True):
+        assert_array_equal(array, old)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("make", [make_data, make_sparse])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_precision_is_kept(learner, make, dtype):
+    X, y = make(dtype=dtype)
+    model = learner(**FEW).fit(X, y)
+    for array in (model.components_, model.dual_coef_, model.metric_.factor, model.transform(X)):
+        assert array.dtype == dtype
+    assert model.pair_distance(X[:3], X[3:6]).dtype == dtype
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_both_precisions_agree(learner):
+    X, y = make_data(dtype=np.float32)
+    single, double = learner(**FEW).fit(X, y), learner(**FEW).fit(X.astype(np.float64), y)
+    assert_array_equal(single.triplets_.index, double.triplets_.index)
+    assert_allclose(pairwise(single, X), pairwise(double, X), atol=2e-3)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("n_components", [1, 2, 100])
+def test_n_components(learner, n_components, data):
+    X, y = data
+    full = learner(**FEW).fit(X, y)
+    model = learner(n_components=n_components, **FEW).fit(X, y)
+    rank = min(n_components, full.metric_.rank)
+    assert model.components_.shape == (rank, X.shape[1])
+    assert model.transform(X).shape == (len(X), rank)
+    assert len(model.get_feature_names_out()) == rank
+    assert_allclose(matrix(model), full.metric_.truncate(n_components).matrix(), atol=1e-10)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_fitted_attributes(learner, data):
+    X, y = data
+    model = learner(**FEW).fit(X, y)
+    assert model.n_features_in_ == X.shape[1]
+    assert not hasattr(model, "feature_names_in_")
+    assert isinstance(model.metric_, Metric)
+    assert model.metric_.info["method"] == learner.__name__
+    assert model.metric_.info["parameters"]["n_triplets"] == 300
+    assert model.components_.shape == (model.metric_.rank, X.shape[1])
+    assert model.dual_coef_.shape == (len(model.triplets_),) == (300,)
+    assert ((model.dual_coef_ >= 0) & (model.dual_coef_ <= 1)).all()
+    assert model.n_iter_ == 3 == len(model.history_)
+    assert model.duality_gap_ == model.history_[-1].gap >= 0
+
+
+@pytest.mark.parametrize("learner", PROJECTED)
+def test_projected_metrics_have_at_most_n_projections_directions(learner, data):
+    model = learner(3, **FEW).fit(*data)
+    assert model.metric_.rank <= (data[0].shape[1] if learner is DuRP else 3)
+
+
+def test_tol_stops_early(data):
+    model = DuRP(max_epochs=500, tol=0.05, **FEW).fit(*data)
+    assert model.n_iter_ < 500
+    assert model.duality_gap_ <= 0.05 * model.history_[-1].primal
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_verbose_prints_each_epoch(learner, data, capsys):
+    learner(verbose=1, **FEW).fit(*data)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        f"[{learner.__name__}] epoch {epoch}" for epoch in (1, 2, 3)
+    ]
+    assert all("primal" in line and "dual" in line and "gap" in line for line in lines)
+    learner(**FEW).fit(*data)
+    assert capsys.readouterr().out == ""
+
+
+def test_fits_in_threads_give_the_same_bits():
+    problems = [(learner, make_data(seed=seed)) for learner in LEARNERS for seed in (0, 1)]
+    alone = [bits(learner(**FEW).fit(*data)) for learner, data in problems]
+    together = Parallel(n_jobs=2, prefer="threads")(
+        delayed(lambda learner, data: bits(learner(**FEW).fit(*data)))(*problem)
+        for problem in problems
+    )
+    assert together == alone
+
+
+def test_pair_distance(data):
+    X, y = data
+    model = DuRP(**FEW).fit(X, y)
+    expected = np.linalg.norm(model.transform(X[:5]) - model.transform(X[5:10]), axis=1)
+    assert_allclose(model.pair_distance(X[:5], X[5:10]), expected)
+
+
+def test_euclidean_is_the_identity(data):
+    X, y = data
+    model = Euclidean().fit(X, y)
+    assert_array_equal(model.transform(X), X)
+    assert_array_equal(model.components_, np.eye(X.shape[1]))
+    sparse = sp.csr_array(X)
+    assert_array_equal(model.transform(sparse).toarray(), X)
+
+
+# --- ways that must agree ---------------------------------------------------------------------
+
+# A smooth loss solved to the end: what is left then does not depend on the order of the triplets.
+SOLVED = {"loss": "smoothed_hinge", "max_epochs": 3000, "tol": 1e-10, **FEW}
+
+
+@pytest.fixture
+def fixed_projection(monkeypatch):
+    """One projection whatever the random numbers drawn before it."""
+
+    def project(X, m, rng):
+        R = np.random.default_rng(9).standard_normal((X.shape[1], m)) / np.sqrt(m)
+        return spaces.mapped(X, R), R
+
+    monkeypatch.setattr(spaces, "random_projection", project)
+
+
+@pytest.mark.usefixtures("fixed_projection")
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_labels_and_the_triplets_sampled_from_them_give_one_metric(learner, data):
+    X, y = data
+    from_labels = learner(**SOLVED).fit(X, y)
+    from_triplets = learner(**SOLVED).fit(X, triplets=from_labels.triplets_.index)
+    assert_array_equal(from_triplets.triplets_.index, from_labels.triplets_.index)
+    assert_allclose(from_triplets.dual_coef_, from_labels.dual_coef_, atol=1e-3)
+    scale = np.abs(matrix(from_labels)).max()
+    assert_allclose(matrix(from_triplets), matrix(from_labels), atol=1e-3 * scale)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_triplets_in_any_form(learner, data):
+    X, y = data
+    triplets = learner(**FEW).fit(X, y).triplets_
+    expected = bits(learner(**FEW).fit(X, triplets=triplets.index))
+    forms = [triplets, triplets.index.tolist(), triplets.index.astype(np.uint16)]
+    for form in forms:
+        assert bits(learner(**FEW).fit(X, triplets=form)) == expected
+    assert bits(learner(**FEW).fit(X, y[::-1], triplets=triplets)) == expected  # y has no part
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_dense_and_sparse_agree(learner):
+    X, y = make_sparse()
+    sparse, dense = learner(**FEW).fit(X, y), learner(**FEW).fit(X.toarray(), y)
+    assert_array_equal(sparse.triplets_.index, dense.triplets_.index)
+    assert_allclose(matrix(sparse), matrix(dense), atol=1e-9 * np.abs(matrix(dense)).max())
+    assert_allclose(sparse.transform(X), sparse.transform(X.toarray()), atol=1e-9)
+    assert sparse.score(X, y) == pytest.approx(dense.score(X.toarray(), y), abs=1e-9)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_unit_of_the_data_does_not_matter(learner, data):
+    X, y = data
+    model, larger = learner(**FEW).fit(X, y), learner(**FEW).fit(1000.0 * X, y)
+    assert_array_equal(larger.triplets_.index, model.triplets_.index)
+    assert_allclose(pairwise(larger, 1000.0 * X), pairwise(model, X), atol=1e-7)
+    assert larger.score(1000.0 * X, y) == pytest.approx(model.score(X, y), abs=1e-9)
+
+
+def test_unit_of_the_data_matters_without_scale(data):
+    X, y = data
+    model = DuOri(scale=False, **FEW).fit(X, y)
+    larger = DuOri(scale=False, **FEW).fit(1000.0 * X, y)
+    assert np.abs(pairwise(larger, 1000.0 * X) - pairwise(model, X)).max() > 1e-3
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("make", [make_data, make_sparse])
+def test_origin_of_the_data_does_not_matter(learner, make):
+    X, y = make()
+    moved = X.toarray() if sp.issparse(X) else X
+    moved = moved + np.linspace(-100.0, 100.0, X.shape[1])
+    moved = type(X)(moved) if sp.issparse(X) else moved
+    there, here = learner(**FEW).fit(moved, y), learner(**FEW).fit(X, y)
+    assert_array_equal(there.triplets_.index, here.triplets_.index)
+    assert_allclose(pairwise(there, moved), pairwise(here, X), atol=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_span_of_the_rows_agrees_with_all_features(sparse, dtype, monkeypatch):
+    X, y = make_data(40, 500, dtype=dtype)
+    X = sp.csr_array(X) if sparse else X
+    # DuOri: only the order of the triplets is random, and it is the same on both ways
+    short = DuOri(**FEW).fit(X, y)
+    monkeypatch.setattr(dual, "_SPAN_LIMIT", 0)
+    plain = DuOri(**FEW).fit(X, y)
+    assert_array_equal(short.triplets_.index, plain.triplets_.index)
+    tolerance = 1e-3 if dtype == np.float32 else 1e-9
+    assert_allclose(short.dual_coef_, plain.dual_coef_, atol=tolerance)
+    assert_allclose(pairwise(short, X), pairwise(plain, X), atol=tolerance)
+    assert_allclose(matrix(short), matrix(plain), atol=tolerance * np.abs(matrix(plain)).max())
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gathering_the_rows_in_triplets_agrees(learner, sparse, monkeypatch):
+    X, y = make_data(2000, 8)
+    X = sp.csr_array(X) if sparse else X
+    parameters = {"n_triplets": 50, "random_state": 0}
+    gathered = learner(**parameters).fit(X, y)
+    assert len(gathered.triplets_.rows()) < 0.3 * X.shape[0]
+    monkeypatch.setattr(dual, "_GATHER_BELOW", 0.0)
+    whole = learner(**parameters).fit(X, y)
+    assert_array_equal(gathered.triplets_.index, whole.triplets_.index)
+    assert gathered.triplets_.index.max() < X.shape[0]
+    assert_allclose(gathered.dual_coef_, whole.dual_coef_, atol=1e-9)
+    assert_allclose(matrix(gathered), matrix(whole), atol=1e-9 * np.abs(matrix(whole)).max())
+
+
+@pytest.mark.parametrize("learner", [SRP, SPCA])
+@pytest.mark.parametrize("scale", [True, False])
+def test_confined_metrics_equal_the_formula(learner, scale, data, monkeypatch):
+    """B·Π(Σ β_t A_t/(λN))·Bᵀ with A_t = ppᵀ − qqᵀ of the mapped rows."""
+    X, y = data
+    seen = {}
+    name = "random_projection" if learner is SRP else "principal_components"
+    original = getattr(spaces, name)
+
+    def record(*args):
+        result = original(*args)
+        seen["basis"] = result[1] if isinstance(result, tuple) else result
+        return result
+
+    monkeypatch.setattr(spaces, name, record)
+    model = learner(4, scale=scale, reg=0.02, **FEW).fit(X, y)
+    B = seen["basis"]
+    assert B.shape == (X.shape[1], 4)
+    if learner is SPCA:
+        assert_allclose(B.T @ B, np.eye(4), atol=1e-12)
+    unit = np.sqrt(np.var(X, axis=0, ddof=1).sum() * 2) / 10 if scale else 1.0
+    Z = X @ B / unit
+    M = np.zeros((4, 4))
+    for (i, j, k), beta in zip(model.triplets_.index, model.dual_coef_, strict=True):
+        p, q = Z[i] - Z[k], Z[i] - Z[j]
+        M += beta * (np.outer(p, p) - np.outer(q, q)) / (0.02 * 300)
+    values, vectors = np.linalg.eigh(M)
+    expected = B @ (vectors * np.maximum(values, 0)) @ vectors.T @ B.T / unit**2
+    assert_allclose(matrix(model), expected, atol=1e-10 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("learner", [DuRP, DuOri])
+def test_recovered_metrics_equal_the_formula(learner, data):
+    """Π(Σ β_t A_t/(λN)) with A_t = ppᵀ − qqᵀ of the rows themselves."""
+    X, y = data
+    model = learner(scale=False, reg=0.02, **FEW).fit(X, y)
+    M = np.zeros((X.shape[1], X.shape[1]))
+    for (i, j, k), beta in zip(model.triplets_.index, model.dual_coef_, strict=True):
+        p, q = X[i] - X[k], X[i] - X[j]
+        M += beta * (np.outer(p, p) - np.outer(q, q)) / (0.02 * 300)
+    values, vectors = np.linalg.eigh(M)
+    expected = (vectors * np.maximum(values, 0)) @ vectors.T
+    assert_allclose(matrix(model), expected, atol=1e-10 * np.abs(expected).max())
+
+
+# --- kinds of input that must work ------------------------------------------------------------
+
+
+def forms_of(X):
+    fortran = np.asfortranarray(X)
+    wide = np.zeros((len(X), 2 * X.shape[1]))
+    wide[:, ::2] = X
+    locked = X.copy()
+    locked.flags.writeable = False
+    return {
+        "list": X.tolist(),
+        "Fortran order": fortran,
+        "not contiguous": wide[:, ::2],
+        "backwards": np.ascontiguousarray(X[::-1])[::-1],
+        "read-only": locked,
+        "objects": X.astype(object),
+        "masked array, nothing masked": np.ma.masked_array(X),
+        "big-endian": X.astype(">f8"),
+        "matrix frame": pd.DataFrame(X),
+    }
+
+
+@pytest.mark.parametrize("learner", [DuRP, DuOri])
+@pytest.mark.parametrize("form", list(forms_of(make_data()[0])))
+def test_dense_forms_give_the_same_bits(learner, form, data):
+    X, y = data
+    plain = learner(**FEW).fit(X, y)
+    given = forms_of(X)[form]
+    model = learner(**FEW).fit(given, y)
+    assert bits(model) == bits(plain)
+    assert_allclose(model.transform(given), plain.transform(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8, bool, np.float16])
+def test_other_number_types_are_taken_as_float64(dtype):
+    X, y = make_data()
+    X = (X * 3).astype(np.int8).clip(0, 50).astype(dtype)
+    model = DuRP(**FEW).fit(X, y)
+    assert bits(model) == bits(DuRP(**FEW).fit(X.astype(np.float64), y))
+    assert model.transform(X).dtype == np.float64
+
+
+def unsorted(X):
+    """The same matrix with the indices of each row turned around."""
+    order = np.concatenate(
+        [np.arange(a, b)[::-1] for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    )
+    return sp.csr_array((X.data[order], X.indices[order], X.indptr), shape=X.shape)
+
+
+def duplicated(X):
+    """The same matrix with every entry stored as two halves."""
+    return sp.csr_array(
+        (np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), X.indptr * 2), shape=X.shape
+    )
+
+
+def wide_indices(X):
+    X = X.copy()
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def explicit_zeros(X):
+    X = X.copy()
+    where = np.ones(X.shape)
+    stored = X + sp.csr_array(where)  # every place stored
+    stored.data -= 1.0
+    return stored
+
+
+def locked(X):
+    X = X.copy()
+    for array in (X.data, X.indices, X.indptr):
+        array.flags.writeable = False
+    return X
+
+
+SPARSE_FORMS = {
+    "csr_matrix": sp.csr_matrix,
+    "csc_array": sp.csc_array,
+    "csc_matrix": sp.csc_matrix,
+    "coo_array": sp.coo_array,
+    "lil_array": sp.lil_array,
+    "int64 indices": wide_indices,
+    "unsorted": unsorted,
+    "duplicates": duplicated,
+    "explicit zeros": explicit_zeros,
+    "read-only": locked,
+}
+
+
+@pytest.mark.parametrize("learner", [DuRP, SPCA])
+@pytest.mark.parametrize("form", list(SPARSE_FORMS))
+def test_sparse_forms_agree_and_stay_as_they_are(learner, form):
+    X, y = make_sparse()
+    X[4] = 0.0
+    X.eliminate_zeros()
+    assert X.indptr[5] == X.indptr[4]  # an empty row
+    plain = learner(**FEW).fit(X, y)
+    given = SPARSE_FORMS[form](X)
+    arrays = [
+        getattr(given, name)
+        for name in ("data", "indices", "indptr")
+        if isinstance(getattr(given, name, None), np.ndarray)
+    ]
+    before = [array.copy() for array in arrays]
+    model = learner(**FEW).fit(given, y)
+    model.transform(given)
+    model.score(given, y)
+    for array, old in zip(arrays, before, strict=True):
+        assert array.dtype == old.dtype
+        assert_array_equal(array, old)
+    assert_array_equal(model.triplets_.index, plain.triplets_.index)
+    assert_allclose(matrix(model), matrix(plain), atol=1e-9 * np.abs(matrix(plain)).max())
+    assert_allclose(model.transform(given), plain.transform(X), atol=1e-9)
+
+
+LABELS = {
+    "strings": lambda y: np.array(["ant", "bee", "cat"])[y],
+    "objects": lambda y: np.array(["ant", "bee", "cat"], dtype=object)[y],
+    "list": lambda y: y.tolist(),
+    "floats": lambda y: y.astype(np.float64),
+    "negative": lambda y: y - 7,
+    "uint8": lambda y: y.astype(np.uint8),
+    "categorical": lambda y: pd.Series(pd.Categorical.from_codes(y, ["ant", "bee", "cat"])),
+    "pandas strings": lambda y: pd.Series(np.array(["ant", "bee", "cat"])[y]),
+    "nullable integers": lambda y: pd.Series(y, dtype="Int64"),
+    "polars": lambda y: pl.Series(np.array(["ant", "bee", "cat"])[y].tolist()),
+    "masked array, nothing masked": lambda y: np.ma.masked_array(y),
+    "read-only": lambda y: np.frombuffer(y.astype(np.int64).tobytes(), dtype=np.int64),
+}
+
+
+@pytest.mark.parametrize("kind", list(LABELS))
+def test_labels_of_every_kind(kind, data):
+    X, y = data
+    labels = LABELS[kind](y)
+    model = DuRP(**FEW).fit(X, labels)
+    assert bits(model) == bits(DuRP(**FEW).fit(X, y))
+    assert model.score(X, labels) == model.score(X, y)
+
+
+def test_labels_true_and_false(data):
+    X, y = data
+    model = DuRP(**FEW).fit(X, y == 1)
+    assert bits(model) == bits(DuRP(**FEW).fit(X, (y == 1).astype(int)))
+
+
+def test_labels_in_a_column_work_with_a_warning(data):
+    X, y = data
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        model = DuRP(**FEW).fit(X, y[:, None])
+    assert bits(model) == bits(DuRP(**FEW).fit(X, y))
+
+
+def is_usable(model, X):
+    out = model.transform(X)
+    out = out.toarray() if sp.issparse(out) else out
+    return np.isfinite(out).all() and np.ptp(out, axis=0).max() > 0
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_one_feature_that_the_labels_follow(learner):
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    X = y[:, None] + 0.1 * rng.standard_normal((30, 1))
+    model = learner(sampler="neighbors", **FEW).fit(X, y)
+    assert model.components_.shape == (1, 1)
+    assert is_usable(model, X)
+    assert model.score(X, y) == Euclidean().fit(X).score(X, y)
+    triplets = [(i, (i + 3) % 30, (i + 1) % 30) for i in range(30)]
+    assert is_usable(learner(random_state=0).fit(X, triplets=triplets), X)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("make", [make_data, make_sparse])
+def test_some_features_constant(learner, make):
+    X, y = make()
+    X[:, 5] = 0.0
+    if not sp.issparse(X):
+        X[:, 6] = 123.456
+    else:
+        X.eliminate_zeros()
+    assert is_usable(learner(**FEW).fit(X, y), X)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_duplicate_rows(learner, data):
+    X, y = data
+    X, y = np.concatenate([X, X, X]), np.concatenate([y, y, (y + 1) % 3])
+    assert is_usable(learner(**FEW).fit(X, y), X)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_features_than_rows(learner, sparse):
+    X, y = make_data(12, 300)
+    X[:, :40] += 3.0 * (y[:, None] == 1)
+    X = sp.csr_array(X) if sparse else X
+    assert is_usable(learner(random_state=0, n_triplets=100).fit(X, y), X)
+
+
+@pytest.mark.parametrize("learner", PROJECTED)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_projections_than_features(learner, sparse, data):
+    X, y = data
+    X = sp.csr_array(X) if sparse else X
+    assert is_usable(learner(50, **FEW).fit(X, y), X)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "squared_hinge", "logistic"])
+@pytest.mark.parametrize("sampler", ["active", "neighbors"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_every_loss_and_sampler(learner, sampler, loss, data):
+    X, y = data
+    model = learner(sampler=sampler, loss=loss, **FEW).fit(X, y)
+    assert is_usable(model, X)
+    assert np.isfinite(model.dual_coef_).all()
+
+
+def test_fewer_active_triplets_than_asked_for(data):
+    X, y = data
+    with pytest.warns(UserWarning, match="active triplets were found where 10,000,000 were asked"):
+        model = DuRP(n_triplets=10_000_000, random_state=0).fit(X, y)
+    assert is_usable(model, X)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("sampler", ["active", "neighbors"])
+@pytest.mark.parametrize("n", [30, 300])  # every triplet is looked at, or some are drawn
+def test_classes_that_nothing_confuses(learner, sampler, n):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = 100.0 * np.eye(3, 4)[y] + rng.standard_normal((n, 4))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "no active triplet", UserWarning)
+        model = learner(sampler=sampler, **FEW).fit(X, y)
+    assert is_usable(model, X)
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("n_components", [None, 2])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_triplets_that_leave_no_direction_leave_the_euclidean_distance(
+    learner, n_components, sparse
+):
+    """A positive that is farther than the negative in every direction."""
+    X = np.concatenate([np.zeros((1, 3)), np.eye(3), 9.0 * np.eye(3)])
+    triplets = [(0, 4 + i, 1 + i) for i in range(3)]
+    X = sp.csr_array(X) if sparse else X
+    with pytest.warns(UserWarning, match="3 triplets leave no direction .* Euclidean .* is kept"):
+        model = learner(n_components=n_components, random_state=0).fit(X, triplets=triplets)
+    assert is_usable(model, X)
+    if n_components is not None:
+        assert model.transform(X).shape == (7, 2)
+    elif learner in (DuRP, DuOri):
+        assert_array_equal(model.components_, np.eye(3))
+    if learner is not SRP and n_components is None:
+        assert_allclose(model.metric_.pairwise(X), Euclidean().fit(X).metric_.pairwise(X))
+
+
+# --- bad input: what is wrong, and what to do -------------------------------------------------
+
+
+def with_entry(value):
+    X, y = make_data()
+    X[3, 2] = value
+    return X, y
+
+
+def masked(array, where):
+    mask = np.zeros(array.shape, dtype=bool)
+    mask[where] = True
+    return np.ma.masked_array(array, mask)
+
+
+def mixed(y):
+    labels = np.array(["ant", "bee", 3], dtype=object)
+    return labels[y]
+
+
+def missing(y, value):
+    labels = np.array(["ant", "bee", "cat"], dtype=object)[y]
+    labels[5] = value
+    return labels
+
+
+BAD_X = {
+    "NaN": (lambda X: with_entry(np.nan)[0], "contains NaN"),
+    "infinity": (lambda X: with_entry(np.inf)[0], "contains infinity"),
+    "NaN in CSR": (lambda X: sp.csr_array(with_entry(np.nan)[0]), "contains NaN"),
+    "None": (lambda X: with_entry(0.0)[0].astype(object) + [None] * 8, None),
+    "no rows": (lambda X: X[:0], "0 sample"),
+    "no features": (lambda X: X[:, :0], "0 feature"),
+    "no features, CSR": (lambda X: sp.csr_array((60, 0)), "0 feature"),
+    "one dimension": (lambda X: X[:, 0], "Expected 2D array"),
+    "three dimensions": (lambda X: X[:, :, None], "dim 3"),
+    "complex": (lambda X: X + 1j, "Complex data not supported"),
+    "text": (lambda X: X.astype(str).astype(object) + "x", "could not convert string"),
+    "masked": (lambda X: masked(X, (3, 2)), r"X is a masked array .* X\.filled\(0\)"),
+    "constant": (lambda X: np.ones_like(X), "all rows of X are the same .* check that X"),
+    "constant, rounded": (lambda X: np.full_like(X, 0.1), "all rows of X are the same"),
+    "all zero CSR": (lambda X: sp.csr_array(X.shape), "all rows of X are the same"),
+    "constant CSR": (
+        lambda X: sp.csr_array(np.tile([0.0, 0.1, 0.0, 2.3], (len(X), 1))),
+        "all rows of X are the same",
+    ),
+    "too large": (lambda X: 1e200 * X, "too large or too small .* StandardScaler"),
+    "too small": (lambda X: 1e-200 * X, "too large or too small .* StandardScaler"),
+    "at the end of the range": (lambda X: np.sign(X) * 1.7e308, "too large or too small"),
+    "one very large": (lambda X: with_entry(1e300)[0], "too large or too small"),
+    "too large, float32": (lambda X: (1e30 * X).astype(np.float32), "or pass float64"),
+    "too small, float32": (lambda X: (1e-30 * X).astype(np.float32), "or pass float64"),
+    "too large, CSR": (lambda X: sp.csr_array(1e200 * X), "too large or too small"),
+}
+del BAD_X["None"]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("kind", list(BAD_X))
+def test_bad_rows(learner, kind, data):
+    X, y = data
+    make, message = BAD_X[kind]
+    with pytest.raises(ValueError, match=message):
+        learner(**FEW).fit(make(X), y)
+    with pytest.raises(ValueError, match=message):
+        learner(scale=False, **FEW).fit(make(X), triplets=[(0, 3, 1)])
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+def test_one_row(learner):
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        learner().fit([[1.0, 2.0]], [0])
+
+
+BAD_LABELS = {
+    "none at all": (lambda y: None, r"requires y .* fit\(X, triplets=T\)"),
+    "one class": (lambda y: np.zeros_like(y), r"one class only .* at least two classes"),
+    "one class, text": (lambda y: ["ant"] * len(y), "one class only .*ant"),
+    "every class of one row": (lambda y: np.arange(len(y)), "every class in y has one row only"),
+    "too few": (lambda y: y[:-1], "y has 59 labels and X has 60 rows"),
+    "too many": (lambda y: np.append(y, 0), "y has 61 labels and X has 60 rows"),
+    "empty": (lambda y: y[:0], "y has 0 labels and X has 60 rows"),
+    "two columns": (lambda y: np.column_stack([y, y]), "1d array"),
+    "scalar": (lambda y: 1, "1d array"),
+    "continuous": (lambda y: y + np.linspace(0, 1, len(y)), "Unknown label type: continuous"),
+    "NaN": (lambda y: np.where(y == 2, np.nan, y), "y contains NaN or None: .* drop"),
+    "NaN among text": (lambda y: missing(y, np.nan), "y contains NaN or None"),
+    "None": (lambda y: missing(y, None), "y contains NaN or None"),
+    "pandas.NA": (lambda y: missing(y, pd.NA), "y contains NaN or None"),
+    "nullable with NA": (
+        lambda y: pd.Series(y, dtype="Int64").where(y != 2),
+        "y contains NaN or None",
+    ),
+    "text with NA": (lambda y: pd.Series(missing(y, None), dtype="str"), "y contains NaN or None"),
+    "categorical with NA": (
+        lambda y: pd.Series(pd.Categorical.from_codes(y - 1, ["ant", "bee"])),
+        "y contains NaN or None",
+    ),
+    "polars with null": (lambda y: pl.Series(missing(y, None).tolist()), "y contains NaN or None"),
+    "mixed": (mixed, "mixes labels of different types: convert them"),
+    "masked": (lambda y: masked(y, 5), r"y is a masked array .* y\.filled\(0\)"),
+}
+
+
+@pytest.mark.parametrize("learner", [DuRP, DuOri])
+@pytest.mark.parametrize("kind", list(BAD_LABELS))
+def test_bad_labels(learner, kind, data):
+    X, y = data
+    make, message = BAD_LABELS[kind]
+    with pytest.raises(ValueError, match=message):
+        learner(**FEW).fit(X, make(y))
+
+
+BAD_TRIPLETS = {
+    "beyond the end": ([(0, 3, 60)], r"triplets\[0\] = \[0, 3, 60\] .* 0 to 59"),
+    "negative": ([(0, 3, 1), (0, 3, -1)], r"triplets\[1\] = \[0, 3, -1\] .* 0 to 59"),
+    "anchor is positive": ([(4, 4, 1)], "anchor and positive are the same row"),
+    "anchor is negative": ([(4, 1, 4)], "anchor and negative are the same row"),
+    "positive is negative": ([(4, 1, 1)], "positive and negative are the same row"),
+    "floats": ([(0.0, 3.0, 1.0)], "must hold integers, .* float64"),
+    "booleans": ([(True, False, True)], "must hold integers, .* bool"),
+    "text": ([("0", "3", "1")], "must hold integers"),
+    "pairs": ([(0, 3)], r"\(N, 3\) array .* \(1, 2\)"),
+    "flat": ([0, 3, 1], r"\(N, 3\) array .* \(3,\)"),
+    "empty": (np.empty((0, 3), dtype=int), "triplets is empty: give at least one"),
+    "empty list": ([], r"\(N, 3\) array"),
+    "masked": (masked(np.array([[0, 3, 1], [0, 3, 2]]), (1, 1)), "triplets is a masked array"),
+    "for other rows": (Triplets(np.array([[0, 3, 70]])), r"triplets\[0\] = \[0, 3, 70\]"),
+}
+
+
+@pytest.mark.parametrize("learner", [DuRP, DuOri])
+@pytest.mark.parametrize("kind", list(BAD_TRIPLETS))
+def test_bad_triplets(learner, kind, data):
+    triplets, message = BAD_TRIPLETS[kind]
+    with pytest.raises(ValueError, match=message):
+        learner(**FEW).fit(data[0], triplets=triplets)
+
+
+BAD_PARAMETERS = [
+    ("n_components", 0, ValueError),
+    ("n_components", 1.5, TypeError),
+    ("n_triplets", 0, ValueError),
+    ("n_triplets", 1e5, TypeError),
+    ("sampler", "x", ValueError),
+    ("sampler", None, ValueError),
+    ("loss", "x", ValueError),
+    ("reg", -1, ValueError),
+    ("reg", 0, ValueError),
+    ("reg", np.nan, ValueError),
+    ("reg", np.inf, ValueError),
+    ("reg", "x", TypeError),
+    ("max_epochs", 0, ValueError),
+    ("max_epochs", None, TypeError),
+    ("tol", -1, ValueError),
+    ("tol", np.nan, ValueError),
+    ("scale", "no", TypeError),
+    ("random_state", "x", ValueError),
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(("name", "value", "error"), BAD_PARAMETERS)
+def test_bad_parameters(learner, name, value, error, data):
+    message = "seed" if name == "random_state" else name
+    with pytest.raises(error, match=message):
+        learner(**{**FEW, name: value}).fit(*data)
+
+
+@pytest.mark.parametrize("learner", PROJECTED)
+@pytest.mark.parametrize(
+    ("value", "error"), [(0, ValueError), (-3, ValueError), ("x", TypeError), (2.0, TypeError)]
+)
+def test_bad_n_projections(learner, value, error, data):
+    with pytest.raises(error, match="n_projections"):
+        learner(value, **FEW).fit(*data)
+
+
+@pytest.mark.parametrize("name", ["sampler", "loss"])
+def test_unknown_names_are_answered_with_the_known_ones(name, data):
+    with pytest.raises(ValueError, match=f"{name} must be one of (active|hinge), .*got 'x'"):
+        DuRP(**{name: "x"}).fit(*data)
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+def test_before_fit(learner, data):
+    X, y = data
+    model = learner()
+    for use in (
+        lambda: model.transform(X),
+        lambda: model.pair_distance(X, X),
+        lambda: model.score(X, y),
+        lambda: model.components_,
+        lambda: model.get_feature_names_out(),
+    ):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            use()
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_another_width(learner, sparse, data):
+    X, y = data
+    model = (learner() if learner is Euclidean else learner(**FEW)).fit(X, y)
+    narrow = sp.csr_array(X[:, :5]) if sparse else X[:, :5]
+    for use in (model.transform, lambda rows: model.pair_distance(rows, rows)):
+        with pytest.raises(ValueError, match="X has 5 features, but .* expecting 8 features"):
+            use(narrow)
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, Euclidean])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_transform_refuses_what_is_not_a_number(learner, value, data):
+    X, y = data
+    model = (learner() if learner is Euclidean else learner(**FEW)).fit(X, y)
+    with pytest.raises(ValueError, match="contains (NaN|infinity)"):
+        model.transform(with_entry(value)[0])
+    with pytest.raises(ValueError, match="X is a masked array"):
+        model.transform(masked(X, (0, 0)))
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("make", [make_data, make_sparse])
+def test_large_and_small_numbers_in_float32_work(learner, scale, make):
+    X, y = make(dtype=np.float32)
+    model = learner(**FEW).fit(X * np.float32(scale), y)
+    assert_allclose(
+        pairwise(model, X * np.float32(scale)),
+        pairwise(learner(**FEW).fit(X, y), X),
+        atol=1e-3,
+    )
+
+
+@pytest.mark.parametrize("exponent", [-140, -100, -18, -6, 6, 14, 100, 140])
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
+def test_without_scale_numbers_work_or_are_refused(learner, exponent, dtype, loss):
+    X, y = make_data()
+    if abs(exponent) > 37 and dtype == np.float32:
+        pytest.skip("beyond float32")
+    X = (X * 10.0**exponent).astype(dtype)
+    triplets = [(i, (i + 3) % 60, (i + 1) % 60) for i in range(60)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*leave no direction", UserWarning)
+        try:
+            model = learner(scale=False, loss=loss, random_state=0).fit(X, triplets=triplets)
+            out = model.transform(X)
+        except ValueError as error:
+            assert "too large" in str(error)  # noqa: PT017 - working is as good
+        else:
+            assert np.isfinite(out).all()
+            assert np.isfinite(model.duality_gap_)
+
+
+def test_transform_of_rows_too_large_for_float32(data):
+    X, y = make_data(dtype=np.float32)
+    model = DuRP(**FEW).fit(1e-10 * X, y)
+    with pytest.raises(ValueError, match="too large for this metric in float32: .* float64"):
+        model.transform(X * np.float32(1e37))
+    assert np.isfinite(model.transform(X.astype(np.float64) * 1e37)).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_too_wide_for_the_original_space(sparse, monkeypatch):
+    X, y = make_data(40, 30)
+    X = sp.csr_array(X) if sparse else X
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 20_000)
+    with pytest.raises(ValueError, match=r"all 30 dimensions .* needs .* kB .* 20\.0 kB .* DuRP"):
+        DuOri(**FEW).fit(X, y)
+    assert is_usable(DuRP(**FEW).fit(X, y), X)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0] * 59, "y has 59 labels and X has 60 rows"),
+        ([0.0] * 59 + [np.nan], "y contains NaN"),
+        (np.arange(60), "no class in y has two rows"),
+    ],
+)
+def test_score_with_bad_labels(y, message, data):
+    model = DuRP(**FEW).fit(*data)
+    with pytest.raises(ValueError, match=message):
+        model.score(data[0], y)
