@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from dualmetric import evaluation
+from dualmetric import _kernels, evaluation
 from dualmetric.evaluation import average_precisions, knn_accuracy, mean_average_precision
 
 
@@ -193,9 +193,66 @@ def test_equal_rows_are_tied(to):
     np.testing.assert_allclose(average_precisions(to(distinct[which]), y), expected, rtol=1e-12)
 
 
-def test_negative_zero_equals_zero():
-    X = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [5.0, 1.0]])
-    np.testing.assert_array_equal(average_precisions(X, [0, 0, 1, 1])[:2], [0.5, 0.5])
+def test_equal_rows_are_recognised():
+    X = np.array([[0.0, 1.0], [2.0, 1.0], [-0.0, 1.0], [0.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
+    expected = [0, 1, 0, 3, 1, 0]
+    np.testing.assert_array_equal(evaluation._squared_distances(X)[1], expected)
+    # the same rows with a stored zero, a split entry, and unsorted columns
+    data = np.array([0.0, 1.0, 1.0, 2.0, 1.0, -0.0, 2.0, 1.0, 0.5, 0.5])
+    indices = np.array([0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
+    indptr = np.array([0, 2, 4, 5, 6, 8, 10])
+    csr = sp.csr_matrix((data.copy(), indices.copy(), indptr.copy()), shape=(6, 2))
+    np.testing.assert_array_equal(csr.toarray(), X)
+    fill, origin = evaluation._squared_distances(csr)
+    np.testing.assert_array_equal(origin, expected)
+    distances = np.empty((2, 6))
+    fill(np.array([3, 1]), distances)
+    exact = ((X[[3, 1], None] - X) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(distances / distances[0, 0], exact / exact[0, 0])
+    # and the user's matrix is as it was
+    np.testing.assert_array_equal(csr.data, data)
+    np.testing.assert_array_equal(csr.indices, indices)
+
+
+def test_ranking_keys_equal_their_twin():
+    rng = np.random.default_rng(5)
+    distances = rng.choice([-1e-17, -0.0, 0.0, 5e-324, 1e-9, 1.0, 1.5, 2.0, 1e300], size=(4, 40))
+    queries = np.array([3, 8, 20, 39])
+    labels = rng.integers(0, 3, size=40)
+    origin = np.arange(40)
+    origin[[8, 20, 30]] = 2
+    origin[25] = 9
+    copies = np.array([8, 20, 25, 30])
+    keys = distances.copy().view(np.int64)
+    _kernels.ranking_keys(keys, queries, labels, origin, copies)
+
+    expected = distances.copy()
+    for r, query in enumerate(queries):
+        expected[r, origin == origin[query]] = 0.0
+    expected = np.maximum(expected[:, origin], 0.0)
+    for r, query in enumerate(queries):
+        others = np.delete(np.arange(40), query)
+        relevant = labels == labels[query]
+        by_key = others[np.argsort(keys[r].view(np.uint64)[others], kind="stable")]
+        by_pair = others[np.lexsort((relevant[others], expected[r, others]))]
+        np.testing.assert_array_equal(by_key, by_pair)
+        np.testing.assert_array_equal(keys[r, others] & 1, relevant[others])
+        same = expected[r, others, None] == expected[r, others]
+        same &= relevant[others, None] == relevant[others]
+        np.testing.assert_array_equal(keys[r, others, None] == keys[r, others], same)
+        assert keys[r].view(np.uint64).argmax() == query
+        assert keys[r, query] & 1 == 0
+
+
+def test_ranked_precisions_equal_their_twin():
+    rng = np.random.default_rng(6)
+    distances = np.sort(rng.integers(0, 9, size=(5, 30)), axis=1)
+    distances[0] = np.arange(30)
+    relevant = rng.random((5, 30)) < 0.4
+    keys = np.sort(2 * distances + relevant, axis=1)
+    keys = np.column_stack([keys, np.full(5, 1000)])
+    expected = [average_precision_score(relevant[r], -distances[r].astype(float)) for r in range(5)]
+    np.testing.assert_allclose(_kernels.ranked_precisions(keys), expected, rtol=1e-14)
 
 
 def test_blocks_and_threads_do_not_matter(monkeypatch):

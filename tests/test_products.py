@@ -113,6 +113,21 @@ def test_sq_distances_over_threads(rng, monkeypatch):
         )
 
 
+@given(problem=problems(), layout=layouts, height=st.integers(1, 13))
+def test_sq_distance_blocks(problem, layout, height):
+    X, *_ = problem
+    n = len(X)
+    X64 = X.astype(np.float64)
+    expected = ((X64[:, None] - X64[None]) ** 2).sum(axis=2)
+    for rows in (laid_out(X, layout), as_csr(X, np.int64)):
+        blocks = list(products.sq_distance_blocks(rows, height * n * X.dtype.itemsize))
+        assert [first for first, _ in blocks] == list(range(0, n, height))
+        got = np.concatenate([block for _, block in blocks])
+        assert got.dtype == X.dtype
+        # squares of up to 100, which cancel
+        np.testing.assert_allclose(got, expected, rtol=0, atol=500 * EPS[X.dtype])
+
+
 @given(problem=problems())
 def test_mean_sq_distance(problem):
     X, *_ = problem

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dualmetric import _kernels
+from dualmetric import _kernels, solver
 from dualmetric.losses import LOSSES, get_loss
 from dualmetric.solver import dual_matrix, solve_dual, triplet_margins
 from dualmetric.triplets import Triplets
@@ -75,7 +75,11 @@ class TestKernel:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("kind", ["sgd", "sdca"])
-    def test_epoch_equals_the_slow_twin(self, problem, triplet_matrices, rng, name, dtype, kind):
+    @pytest.mark.parametrize("run", [_kernels.dual_epoch, solver._blocked_epoch])
+    def test_epoch_equals_the_slow_twin(
+        self, problem, triplet_matrices, rng, monkeypatch, run, name, dtype, kind
+    ):
+        monkeypatch.setattr(solver, "_BLOCK", 16)  # 40 triplets: two blocks and a half
         Z, triplets = problem
         Z = Z.astype(dtype)
         loss, reg, N = get_loss(name), 0.05, len(triplets)
@@ -90,10 +94,8 @@ class TestKernel:
             lams = np.full(N, reg * N)
         V = np.einsum("t,tab->ab", beta.astype(np.float64), A).astype(dtype)
         expected_beta, expected_V = slow_epoch(A, beta, V, lams, loss)
-        assert 0.3 < np.mean(expected_beta != beta)  # the epoch does move
-        _kernels.dual_epoch(
-            Z, triplets.index, beta, V, reg_n, reg_step, loss.logistic, loss.smoothing, loss.upper
-        )
+        assert np.mean(expected_beta != beta) > 0.3  # the epoch does move
+        run(Z, triplets.index, beta, V, reg_n, reg_step, loss.logistic, loss.smoothing, loss.upper)
         # a triplet is visited once, so β holds each step's own result. float32: margins near 10
         # are rounded at 1e-6, and 40 steps pass that on
         tolerance = 1e-11 if dtype == np.float64 else 5e-5
@@ -148,6 +150,17 @@ class TestKernel:
             lams = reg * (np.arange(1, N + 1) if epoch == 0 else np.full(N, N))
             beta[order], V = slow_epoch(A[order], beta[order], V, lams, loss)
         np.testing.assert_allclose(found.beta, beta, rtol=0, atol=1e-11)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_blocks_above_100_dimensions(self, rng, random_index, monkeypatch, name):
+        Z = 0.1 * rng.normal(size=(30, 101))
+        triplets = Triplets(random_index(30, 300, rng))  # more than two blocks of 128
+        in_blocks = solve(Z, triplets, name)
+        monkeypatch.setattr(solver, "BLOCKED_ABOVE", 101)
+        monkeypatch.setattr(solver, "_blocked_epoch", None)
+        one_by_one = solve(Z, triplets, name)
+        np.testing.assert_allclose(in_blocks.beta, one_by_one.beta, rtol=0, atol=1e-11)
+        assert np.ptp(one_by_one.beta) > 0.1
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_margins_and_dual_matrix(self, problem, triplet_matrices, rng, dtype):

@@ -15,8 +15,8 @@ def as_kind(X, kind):
     return {"dense": np.asarray, "csr_matrix": sp.csr_matrix, "csr_array": sp.csr_array}[kind](X)
 
 
-@pytest.fixture
-def X(rng):
+@pytest.fixture(name="X")
+def _rows(rng):
     """40 rows of 12 features, a third of them zero, none of mean zero."""
     return (rng.normal(size=(40, 12)) + 2.0) * (rng.random((40, 12)) < 0.67)
 

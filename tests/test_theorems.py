@@ -1,8 +1,10 @@
 """What the paper proves, checked on problems small enough to solve to the last digits.
 
-Duals are solved to a relative gap of 1e-12, so that a bound is tested and not the solver. Wide
-projections are rotated into the span of the rows first, which is exact (see test_spaces.py).
+Duals are solved to a relative gap of 1e-10 or less, so that a bound is tested and not the solver.
+Wide projections are rotated into the span of the rows first, which is exact (see test_spaces.py).
 """
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from dualmetric.solver import dual_matrix, solve_dual
 from dualmetric.triplets import Triplets
 
 DELTA = 0.1  # the theorems hold with probability 1 − δ
-DRAWS = 20
+DRAWS = 10
 
 
 def solve(Z, triplets, name="hinge", reg=None, **options):
@@ -23,7 +25,7 @@ def solve(Z, triplets, name="hinge", reg=None, **options):
         Z, _ = spaces.row_span(Z)
     options = {"max_epochs": 50_000, "tol": 1e-12, "rng": np.random.default_rng(0)} | options
     found = solve_dual(Z, triplets, get_loss(name), reg=reg, **options)
-    if "tol" in options and options["tol"] is not None:
+    if options["tol"] is not None:
         assert found.gap <= options["tol"] * found.history[-1].primal
     return found
 
@@ -54,8 +56,9 @@ class TestOrthogonalProjection:
         np.testing.assert_allclose(found.history, expected.history, rtol=1e-10)
 
     def test_estimators_learn_the_same_metric(self, rng, monkeypatch):
-        X = rng.normal(size=(60, 5)) * [3.0, 1.0, 1.0, 1.0, 0.3]
-        y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
+        y = np.arange(60) % 3
+        X = rng.normal(size=(60, 5)) * [1.0, 1.0, 2.0, 2.0, 0.3]
+        X[:, 0] += 2.0 * y
         Q = np.linalg.qr(rng.normal(size=(5, 5)))[0]
         options = {"n_triplets": 500, "random_state": 0}
         expected = DuOri(**options).fit(X, y)
@@ -131,74 +134,82 @@ class TestRecovery:
 
 @pytest.fixture(scope="module")
 def low_rank():
-    """25 rows of 40 features on a plane, 60 triplets, and the exact solution of (1)."""
+    """25 rows of 40 features on a plane, the exact metric, and a function that draws another.
+
+    The 40 triplets order rows by Δa² − Δb²/2 on the plane (a, b), but for each fifth: the metric
+    has a negative direction to lose.
+    """
     rng = np.random.default_rng(3)
     U = np.linalg.qr(rng.normal(size=(40, 2)))[0]
-    X = rng.normal(size=(25, 2)) @ U.T
-    index = np.array([rng.choice(25, 3, replace=False) for _ in range(60)], dtype=np.int32)
+    plane = rng.normal(size=(25, 2))
+    X = plane @ U.T
+    index = np.array([rng.choice(25, 3, replace=False) for _ in range(40)], dtype=np.int32)
+    apart = (plane[index[:, :1]] - plane[index[:, 1:]]) ** 2 @ [1.0, -0.5]
+    swap = (apart[:, 0] > apart[:, 1]) ^ (np.arange(40) % 5 == 0)
+    index[swap] = index[swap][:, [0, 2, 1]]
     triplets = Triplets(index)
-    best = recovered(X, triplets, solve(spaces.row_span(X)[0], triplets).beta)
-    return X, U, triplets, best
+    exact = solve(spaces.row_span(X)[0], triplets).beta
+    best = recovered(X, triplets, exact)
 
+    @cache
+    def draw(m, seed):
+        """‖M* − M̂‖ and ‖Π(M*) − Π(M̂)‖ over ‖M*‖, and the ‖Γ‖ of the proof, for one R."""
+        Z, R = spaces.random_projection(X, m, np.random.default_rng(seed))
+        M = recovered(X, triplets, solve(Z, triplets, tol=1e-10).beta)
+        size = np.linalg.norm(best)
+        gram = U.T @ R @ R.T @ U
+        gamma = np.linalg.norm(np.kron(gram, gram) - np.eye(4), 2)
+        return np.linalg.norm(best - M) / size, np.linalg.norm(psd(best) - psd(M)) / size, gamma
 
-def theorem_1_draw(low_rank, m, seed):
-    """One projection: ‖M* − M̂‖ and ‖Π(M*) − Π(M̂)‖ relative to ‖M*‖, and ‖Γ‖ of the proof."""
-    X, U, triplets, best = low_rank
-    Z, R = spaces.random_projection(X, m, np.random.default_rng(seed))
-    M = recovered(X, triplets, solve(Z, triplets).beta)
-    norm = np.linalg.norm(best)
-    gram = U.T @ R @ R.T @ U
-    gamma = np.linalg.norm(np.kron(gram, gram) - np.eye(4), 2)
-    return (
-        np.linalg.norm(best - M) / norm,
-        np.linalg.norm(psd(best) - psd(M)) / norm,
-        gamma,
-    )
+    return exact, best, draw
 
 
 class TestTheorem1:
     """Low rank: ‖Π(M*) − Π(M̂)‖ ≤ 3ε/(1 − 3ε)·‖M*‖ for m ≥ (r + 1)·log(2r/δ)/(cε²)."""
 
     def test_the_problem_is_not_degenerate(self, low_rank):
-        X, _, triplets, best = low_rank
-        assert np.linalg.matrix_rank(X) == 2
-        beta = solve(spaces.row_span(X)[0], triplets).beta
+        beta, best, _ = low_rank
         assert np.mean(beta == 0) > 0.1
         assert np.mean(beta == 1) > 0.1
-        assert np.linalg.norm(psd(best)) > 0.1 * np.linalg.norm(best)
+        assert np.linalg.matrix_rank(best) == 2
+        size = np.linalg.norm(best)
+        assert 0.5 * size < np.linalg.norm(psd(best)) < 0.99 * size
 
     @pytest.mark.parametrize("epsilon", [1 / 6, 1 / 20])
     def test_bound(self, low_rank, epsilon):
+        *_, draw = low_rank
         rank, c = 2, 1 / 3
         m = int(np.ceil((rank + 1) * np.log(2 * rank / DELTA) / (c * epsilon**2)))
         bound = 3 * epsilon / (1 - 3 * epsilon)
-        draws = [theorem_1_draw(low_rank, m, seed) for seed in range(DRAWS)]
+        draws = [draw(m, seed) for seed in range(DRAWS)]
         assert np.mean([error <= bound for _, error, _ in draws]) >= 1 - DELTA
         # the proof's own steps: ‖Γ‖ ≤ 3ε, and Π brings matrices no further apart
         assert np.mean([gamma <= 3 * epsilon for _, _, gamma in draws]) >= 1 - DELTA
         assert all(after <= before * (1 + 1e-9) for before, after, _ in draws)
-        assert min(before for before, _, _ in draws) > 1e-4  # there is an error to bound
+        assert min(after for _, after, _ in draws) > 1e-4  # there is an error to bound
 
     @pytest.mark.parametrize("m", [100, 1000])
     def test_bound_for_the_projection_that_was_drawn(self, low_rank, m):
         # the proof, less its last step: ‖M* − M̂‖ ≤ γ/(1 − γ)·‖M*‖ with γ = ‖Γ‖, always
+        *_, draw = low_rank
         bounded = 0
         for seed in range(DRAWS):
-            error, _, gamma = theorem_1_draw(low_rank, m, seed)
+            error, _, gamma = draw(m, seed)
             if gamma < 1:
                 bounded += 1
-                # a gap of 1e-12 leaves about √ of that in M
+                # a gap of 1e-10 leaves at most its root in M
                 assert error <= gamma / (1 - gamma) + 1e-5
         assert bounded > DRAWS / 2
 
     def test_error_falls_with_the_number_of_projections(self, low_rank):
-        errors = [
-            np.mean([theorem_1_draw(low_rank, m, seed)[1] for seed in range(DRAWS)])
-            for m in (10, 100, 1000)
-        ]
-        # as 1/√m: by √10 ≈ 3.2 each time. 20 draws know their mean to some 15 %
-        assert errors[1] < errors[0] / 2
-        assert errors[2] < errors[1] / 2
+        *_, draw = low_rank
+        sizes = (30, 300, 3000, 30_000)
+        errors = np.array([[draw(m, seed)[1] for seed in range(DRAWS)] for m in sizes])
+        assert (np.diff(np.median(errors, axis=1)) < 0).all()
+        # as 1/√m. The logarithm of one error has a deviation near 0.8, 40 of them over a range of
+        # log 1000 know the slope to 0.05: four deviations
+        slope = np.polyfit(np.log(sizes), np.log(errors).mean(axis=1), 1)[0]
+        assert slope == pytest.approx(-0.5, abs=0.2)
 
 
 class TestTheorem2:
@@ -206,13 +217,12 @@ class TestTheorem2:
 
     N = 12
 
-    @pytest.fixture(scope="class")
-    def problem(self):
+    @pytest.fixture
+    def problem(self, random_index):
         """20 rows of 60 features, not of low rank, at squared distances near 0.1."""
         rng = np.random.default_rng(5)
         X = 0.03 * rng.normal(size=(20, 60))
-        index = np.array([rng.choice(20, 3, replace=False) for _ in range(self.N)])
-        return X, Triplets(index.astype(np.int32))
+        return X, Triplets(random_index(20, self.N, rng))
 
     @pytest.mark.parametrize("name", ["smoothed_hinge", "squared_hinge", "logistic"])
     def test_bound(self, problem, triplet_matrices, name):
@@ -253,14 +263,14 @@ class TestTheorem2:
     def test_suboptimal_duals_are_near_in_proportion(self, problem, name):
         # the second term: a dual value short by η of the sum's maximum leaves √(2γη) in the duals
         X, triplets = problem
-        Z, _ = spaces.row_span(20.0 * X)  # harder: more than an epoch or two are needed
+        Z, _ = spaces.row_span(2.0 * X)
         gamma = 1.0 / get_loss(name).smoothing
         best = solve(Z, triplets, name)
         ratios = []
-        for max_epochs in (1, 2, 3, 5, 8):
+        for max_epochs in (1, 2, 3):
             found = solve(Z, triplets, name, max_epochs=max_epochs, tol=None)
             eta = self.N * (best.history[-1].dual - found.history[-1].dual)
             assert eta > 1e-9
             ratios.append(np.linalg.norm(found.beta - best.beta) / np.sqrt(2 * gamma * eta))
-        assert max(ratios) <= 1.0 + 1e-3
-        assert min(ratios) > 0.05
+        assert max(ratios) <= 1.0
+        assert min(ratios) > 0.5  # and the bound is no idle one

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from dualmetric import products
 from dualmetric import triplets as module
 from dualmetric.triplets import Triplets, sample_triplets
 
@@ -167,17 +168,13 @@ class TestNeighbors:
         assert len(found) == 300
         assert as_set(found) <= self.brute_force(X, y)
 
-    def test_blocks_of_distances(self, rng):
-        # 3000² distances are more than one block of 2²³: look at rows on both sides of the cut
-        X, y = blobs(3000, 4, 1.0, rng)
-        assert 2700 < 2**23 // 3000 < 2800
-        same, other = module._class_neighbors(X, y)
-        for i in (0, 1500, *range(2700, 3000, 7)):
-            distance = ((X - X[i]) ** 2).sum(axis=1)
-            distance[i] = np.inf
-            order = np.argsort(distance)
-            assert same[i].tolist() == order[y[order] == y[i]][:10].tolist()
-            assert other[i].tolist() == order[y[order] != y[i]][:10].tolist()
+    def test_blocks_of_distances(self, rng, monkeypatch):
+        X, y = blobs(90, 4, 1.0, rng)
+        whole = products.sq_distance_blocks
+        monkeypatch.setattr(products, "sq_distance_blocks", lambda X: whole(X, 37 * 90 * 8))
+        assert [len(block) for _, block in products.sq_distance_blocks(X)] == [37, 37, 16]
+        found = sample_triplets(X, y, 100_000, "neighbors", rng)
+        assert as_set(found) == self.brute_force(X, y)
 
     def test_more_rows_than_the_limit(self, rng, monkeypatch):
         X, y = blobs(70, 4, 1.0, rng)

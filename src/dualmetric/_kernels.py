@@ -280,7 +280,7 @@ def ranked_precisions(keys):
     Relevant rows at one distance follow every other row at that distance, so only the last of
     them sees all that are as near: going backwards, its precision is that of the others too.
     """
-    n = keys.shape[1] - 1  # the last key is the query
+    n = keys.shape[1]  # with the query, whose key is the last and not relevant
     ranks = np.empty(n, np.int64)
     out = np.empty(keys.shape[0])
     for r in range(keys.shape[0]):

@@ -1,23 +1,39 @@
 """What the machine has: threads and memory."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
 
 from threadpoolctl import ThreadpoolController
 
+_limit: int | None = None
+
 
 def n_threads() -> int:
     """Threads to use: ``OMP_NUM_THREADS`` where it is set, else the cores this process may use."""
+    if _limit is not None:
+        return _limit
     value = os.environ.get("OMP_NUM_THREADS", "")
     if value.isdigit() and int(value) > 0:
         return int(value)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold everything to one thread, for timings; not to be nested or used from two threads."""
+    global _limit
+    _limit = 1
+    try:
+        with _thread_pools().limit(limits=1):
+            yield
+    finally:
+        _limit = None
 
 
 def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1) -> None:
@@ -41,9 +57,12 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()  # looking for the libraries takes milliseconds
 
 
-def single_blas_thread() -> AbstractContextManager[object]:
-    """Hold BLAS and LAPACK to one thread."""
-    return _thread_pools().limit(limits=1, user_api="blas")
+def blas_threads_for(size: int) -> AbstractContextManager[object]:
+    """Hold BLAS and LAPACK to one thread for matrices of up to 512 rows.
+
+    These gain little from threads, and lose a hundredfold where the cores are busy.
+    """
+    return _thread_pools().limit(limits=1, user_api="blas") if size <= 512 else nullcontext()
 
 
 def available_memory() -> int | None:

@@ -48,7 +48,6 @@ def all_rows_equal(X: Rows) -> bool:
 def check_labels(y: Any, n_rows: int) -> Array:
     """Labels as a one-dimensional array: numbers, strings or objects that can be sorted."""
     from sklearn.utils import column_or_1d
-    from sklearn.utils.multiclass import check_classification_targets
 
     refuse_mask(y, "y")
     labels = column_or_1d(y, warn=True)
@@ -56,16 +55,27 @@ def check_labels(y: Any, n_rows: int) -> Array:
         raise ValueError(f"y has {len(labels)} labels and X has {n_rows} rows: one a row is needed")
     if _any_missing(labels):
         raise ValueError("y contains NaN or None: every row needs a label; drop the others")
-    if labels.dtype.kind == "O" and len({type(item) for item in labels}) > 1:
-        raise ValueError("y mixes labels of different types: convert them, for example to strings")
-    check_classification_targets(labels)
+    # scikit-learn's own check of targets also warns of many classes, which are no fault here
+    if labels.dtype.kind == "f" and (labels != np.trunc(labels)).any():
+        raise ValueError(
+            "Unknown label type: continuous. y holds fractions where classes are expected: round "
+            "or bin them, or give triplets"
+        )
+    if labels.dtype.kind == "O":
+        try:
+            np.unique(labels)
+        except TypeError as error:
+            raise ValueError(
+                f"y mixes labels that cannot be compared ({error}): convert them, for example to "
+                "strings"
+            ) from None
     return labels
 
 
 def _any_missing(labels: Array) -> bool:
     """Whether any label is NaN, NaT, None or pandas.NA."""
     if labels.dtype.kind == "O":
-        # pandas.NA is like no truth value, and the others are not equal to themselves
+        # pandas.NA has no truth value; the others but None are not equal to themselves
         return any(
             item is None or type(item).__name__ == "NAType" or item != item for item in labels
         )

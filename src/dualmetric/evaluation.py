@@ -52,8 +52,8 @@ def mean_average_precision(X: object, y: object) -> float:
     --------
     >>> mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "a", "b", "b"])
     1.0
-    >>> mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "b", "a", "b"])
-    0.5
+    >>> round(mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "b", "a", "b"]), 3)
+    0.417
     """
     precisions = average_precisions(X, y)
     alone = np.isnan(precisions)

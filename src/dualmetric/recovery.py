@@ -5,22 +5,17 @@ decomposed; where it is not, its leading eigenvectors are found from products wi
 graph alone.
 """
 
-from contextlib import nullcontext
-
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from . import products
-from ._system import single_blas_thread
+from ._system import blas_threads_for
 from ._types import Array, Rows
 from .triplets import Triplets
 
 DENSE_LIMIT = 4000
 """Features up to which the matrix is written out: a few seconds and 128 MB of float64."""
-
-# Small decompositions gain nothing from threads and lose a hundredfold where cores are busy.
-_ONE_THREAD_BELOW = 512
 
 DEFAULT_WIDE_RANK = 50
 """Directions kept for wider data when the user names no number."""
@@ -70,7 +65,7 @@ def positive_part(A: Array, rank: int | None = None) -> tuple[Array, Array]:
     d = len(A)
     subset = None if rank is None or rank >= d else (d - rank, d - 1)
     driver = "evd" if subset is None else "evr"
-    with single_blas_thread() if d <= _ONE_THREAD_BELOW else nullcontext():
+    with blas_threads_for(d):
         values, vectors = eigh(A, subset_by_index=subset, driver=driver, check_finite=False)
     # below this an eigenvalue is rounding
     floor = max(abs(values[0]), abs(values[-1])) * d * np.finfo(A.dtype).eps

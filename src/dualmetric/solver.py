@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import products
-from ._system import run_blocks
+from ._system import blas_threads_for, run_blocks
 from ._types import Array
 from .losses import Loss
 from .triplets import Triplets
@@ -122,7 +122,8 @@ def solve_dual(
         sgd = epoch == 1 and warm_start is None
         start, step = (reg, reg) if sgd else (reg_n, 0.0)
         run = _blocked_epoch if m > BLOCKED_ABOVE else _kernels.dual_epoch
-        run(Z, index, shuffled, V, start, step, loss.logistic, loss.smoothing, loss.upper)
+        with blas_threads_for(m):
+            run(Z, index, shuffled, V, start, step, loss.logistic, loss.smoothing, loss.upper)
         beta[order] = shuffled
         # V anew from β, so that rounding does not build up and the gap below is the true one
         V[:] = dual_matrix(Z, triplets, beta)

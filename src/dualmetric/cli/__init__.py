@@ -6,6 +6,7 @@ import typer
 
 from .._version import __version__
 from .demo import demo
+from .reproduce import reproduce
 
 app = typer.Typer(
     name="dualmetric",
@@ -32,6 +33,7 @@ def _options(
 
 
 app.command()(demo)
+app.command()(reproduce)
 
 
 def main() -> None:

@@ -42,11 +42,8 @@ class LMNN(LinearMetricLearner):
         μ, the weight of the push term.
     max_iter : int, default=100
         Iterations of L-BFGS at most.
-    tol : float, default=1e-4
+    tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this part of it.
-    scale : bool, default=True
-        Measure distances relative to their root mean square over the training rows, so that the
-        margin of one does not depend on the unit of X.
     random_state : int, RandomState instance or None, default=None
         Seed of the principal components, where they are found by a randomised method.
 
@@ -68,6 +65,8 @@ class LMNN(LinearMetricLearner):
         Their names, where X had names that are all strings.
     """
 
+    scale = True  # L absorbs the unit of X: only where the search starts depends on it
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -75,8 +74,7 @@ class LMNN(LinearMetricLearner):
         n_neighbors: int = 3,
         push: float = 0.5,
         max_iter: int = 100,
-        tol: float = 1e-4,
-        scale: bool = True,
+        tol: float = 1e-6,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -84,7 +82,6 @@ class LMNN(LinearMetricLearner):
         self.push = push
         self.max_iter = max_iter
         self.tol = tol
-        self.scale = scale
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:

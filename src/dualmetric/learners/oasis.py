@@ -8,7 +8,7 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from .. import products
-from .._system import require_memory
+from .._system import blas_threads_for, require_memory
 from .._types import Array, Rows
 from ..recovery import positive_part
 from ..triplets import Triplets
@@ -133,15 +133,16 @@ class OASIS(TripletLearner):
         else:
             check_is_fitted(self)
         self.triplets_ = self._get_triplets(X, y, triplets, self._unit, rng)
-        for _ in range(self.max_epochs):
-            _oasis_epoch(
-                X,
-                self.triplets_,
-                self.similarity_,
-                float(self.aggressiveness),
-                self._unit,
-                rng.permutation(len(self.triplets_)),
-            )
+        with blas_threads_for(d):
+            for _ in range(self.max_epochs):
+                _oasis_epoch(
+                    X,
+                    self.triplets_,
+                    self.similarity_,
+                    float(self.aggressiveness),
+                    self._unit,
+                    rng.permutation(len(self.triplets_)),
+                )
         symmetric = 0.5 * (self.similarity_ + self.similarity_.T)
         values, vectors = positive_part(symmetric, self.n_components)
         return self._store_metric(vectors * np.sqrt(values).astype(X.dtype))

@@ -1,0 +1,548 @@
+"""Metric: distances against the formula, and files that survive everything."""
+
+import json
+import os
+import pickle
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors.numpy import save as tensor_bytes
+
+from dualmetric import Metric
+
+NAMES = ("width", "höhe", "深さ", "", "💡")
+INFO = {"method": "DuRP", "parameters": {"reg": None, "scale": True, "tol": 0.5}, "ü": [1, "β"]}
+
+
+def make_metric(dtype=np.float64, rank=3, d=5, names=None):
+    factor = np.random.default_rng(0).standard_normal((d, rank)).astype(dtype)
+    return Metric(factor, d, names, INFO)
+
+
+def make_rows(n, d=5, dtype=np.float64, seed=1):
+    X = np.random.default_rng(seed).standard_normal((n, d))
+    X[np.abs(X) < 0.5] = 0.0
+    return X.astype(dtype)
+
+
+def as_kind(X, kind):
+    return X.tolist() if kind is list else kind(X)
+
+
+KINDS = [np.asarray, sp.csr_array, sp.csr_matrix, sp.csc_array, list]
+
+
+# --- distances --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_everything_agrees_with_the_formula(kind, identity, dtype):
+    metric = Metric(None, 5) if identity else make_metric(dtype)
+    M = np.eye(5) if identity else metric.factor @ metric.factor.T
+    A, B = make_rows(6, dtype=dtype), make_rows(6, dtype=dtype, seed=2)
+    diff = A[:, None, :].astype(np.float64) - B[None, :, :]
+    expected = np.sqrt(np.einsum("abi,ij,abj->ab", diff, M, diff))
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    a, b = as_kind(A, kind), as_kind(B, kind)
+    assert_allclose(metric.matrix(), M, atol=tolerance)
+    assert_allclose(metric.pairwise(a, b), expected, atol=10 * tolerance)
+    assert_allclose(metric.distance(a, b), np.diagonal(expected), atol=tolerance)
+    own = metric.pairwise(a)
+    assert_allclose(own, own.T, atol=10 * tolerance)
+    assert_array_equal(np.diagonal(own), 0.0)
+    out = metric.transform(a)
+    if identity:
+        assert_array_equal(out.toarray() if sp.issparse(out) else out, A)
+    else:
+        assert isinstance(out, np.ndarray)
+        assert_allclose(out, A @ metric.factor, atol=tolerance)
+    if kind is not list:
+        assert out.dtype == dtype == metric.distance(a, b).dtype
+
+
+def test_precision_follows_the_rows():
+    metric = make_metric(np.float64)
+    assert metric.transform(make_rows(3, dtype=np.float32)).dtype == np.float32
+    assert make_metric(np.float32).transform(make_rows(3)).dtype == np.float64
+    assert metric.transform(np.eye(5, dtype=int)).dtype == np.float64
+
+
+def test_one_side_sparse():
+    metric, A, B = make_metric(), make_rows(4), make_rows(4, seed=2)
+    assert_allclose(metric.distance(sp.csr_array(A), B), metric.distance(A, B))
+    assert_allclose(metric.pairwise(A, sp.csr_array(B)), metric.pairwise(A, B))
+    plain = Metric(None, 5)
+    assert_allclose(plain.distance(sp.csr_array(A), B), plain.distance(A, B))
+    assert_allclose(plain.pairwise(A, sp.csr_array(B)), plain.pairwise(A, B))
+
+
+def test_float32_distances_beyond_the_range_of_their_squares():
+    far = np.zeros((1, 2), dtype=np.float32)
+    metric = Metric(np.eye(2, dtype=np.float32), 2)
+    assert_allclose(metric.distance(far + np.float32(3e30), far), np.sqrt(2) * 3e30, rtol=1e-6)
+    assert_allclose(metric.distance(far + np.float32(3e-30), far), np.sqrt(2) * 3e-30, rtol=1e-6)
+
+
+def test_rows_too_large_to_transform():
+    metric = Metric(np.full((2, 1), 1e10, dtype=np.float32), 2)
+    with pytest.raises(ValueError, match=r"too large for this metric in float32: .*pass float64"):
+        metric.transform(np.full((1, 2), 1e30, dtype=np.float32))
+    assert metric.transform(np.full((1, 2), 1e30))[0, 0] == pytest.approx(2e40)
+    with pytest.raises(ValueError, match="too large for this metric in float64: check their unit"):
+        metric.transform(np.array([[1e305, -1e305]]) * [[1e3, 1e3]])
+
+
+def test_rows_are_not_changed():
+    X = make_rows(4)
+    X.flags.writeable = False
+    before = X.copy()
+    make_metric().transform(X)
+    Metric(None, 5).pairwise(X)
+    assert_array_equal(X, before)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.ones((2, 4)), "X has 4 features, but this metric is over 5"),
+        (sp.csr_array((2, 6)), "X has 6 features, but this metric is over 5"),
+        (np.ones(5), "Expected 2D array"),
+        (np.ones((0, 5)), "0 sample"),
+        (np.full((2, 5), np.nan), "contains NaN"),
+        (np.full((2, 5), np.inf), "contains infinity"),
+        (np.ma.masked_array(np.ones((2, 5)), mask=np.eye(2, 5)), r"X\.filled\(0\)"),
+        ([["a"] * 5], "could not convert string"),
+    ],
+)
+@pytest.mark.parametrize("identity", [False, True])
+def test_bad_rows(rows, message, identity):
+    metric = Metric(None, 5) if identity else make_metric()
+    for use in (metric.transform, metric.pairwise, lambda X: metric.distance(X, X)):
+        with pytest.raises(ValueError, match=message):
+            use(rows)
+
+
+def test_distance_of_different_numbers_of_rows():
+    with pytest.raises(ValueError, match=r"A has 3 rows and B has 1: .*pairwise"):
+        make_metric().distance(make_rows(3), make_rows(1))
+
+
+@pytest.mark.parametrize(
+    ("factor", "names", "message"),
+    [
+        (np.ones((4, 2)), None, r"over 5 features must have shape \(5, rank\).* got \(4, 2\)"),
+        (np.ones(5), None, r"got \(5,\)"),
+        (np.ones((5, 0)), None, "rank at least 1"),
+        (np.ones((5, 2), dtype=int), None, "float32 or float64; got int64: convert it"),
+        (np.ones((5, 2), dtype=np.float16), None, "float32 or float64; got float16"),
+        (np.ones((5, 2)), ("a", "b"), "2 feature names were given for 5 features"),
+        (None, ("a",) * 6, "6 feature names were given for 5 features"),
+    ],
+)
+def test_bad_metrics(factor, names, message):
+    with pytest.raises(ValueError, match=message):
+        Metric(factor, 5, names)
+
+
+def test_metrics_are_compared_by_identity_and_can_be_kept_in_sets():
+    metric, other = make_metric(), make_metric()
+    assert metric == metric
+    assert metric != other
+    assert len({metric, other}) == 2
+
+
+def test_pickle():
+    metric = pickle.loads(pickle.dumps(make_metric(names=NAMES)))
+    assert_array_equal(metric.factor, make_metric().factor)
+    assert (metric.feature_names, metric.info) == (NAMES, INFO)
+
+
+def test_matrix_that_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10_000_000)
+    for metric in (Metric(np.ones((20_000, 1), dtype=np.float32), 20_000), Metric(None, 20_000)):
+        size = r"1\.6 GB" if metric.factor is not None else r"3\.2 GB"
+        with pytest.raises(
+            ValueError, match=rf"20,000 × 20,000 matrix needs {size} .* 10\.0 MB .*factor"
+        ):
+            metric.matrix()
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: None)  # unknown: go ahead
+    assert make_metric().matrix().shape == (5, 5)
+
+
+# --- truncate ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_truncate_is_the_best_approximation(rank, dtype):
+    metric = make_metric(dtype, rank=4, d=7)
+    short = metric.truncate(rank)
+    U, values, _ = np.linalg.svd(metric.matrix().astype(np.float64))
+    best = (U[:, :rank] * values[:rank]) @ U[:, :rank].T
+    assert short.rank == rank
+    assert short.factor.dtype == dtype
+    assert_allclose(short.matrix(), best, atol=1e-5 if dtype == np.float32 else 1e-12)
+    inner = short.factor.T @ short.factor  # orthogonal columns, the longest first
+    assert_allclose(inner, np.diag(values[:rank]), atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("rank", [3, 4, 5, 100])
+def test_truncate_to_no_less_than_its_rank_leaves_distances(rank):
+    metric, X = make_metric(names=NAMES), make_rows(6)
+    assert_array_equal(metric.truncate(rank).pairwise(X), metric.pairwise(X))
+
+
+def test_truncate_of_a_deficient_factor_leaves_distances():
+    factor = np.repeat(np.arange(1.0, 6.0)[:, None], 3, axis=1)
+    X = make_rows(6)
+    assert_allclose(Metric(factor, 5).truncate(1).pairwise(X), Metric(factor, 5).pairwise(X))
+
+
+def test_truncate_keeps_names_and_info():
+    short = make_metric(names=NAMES).truncate(1)
+    assert (short.feature_names, short.info) == (NAMES, INFO)
+
+
+def test_truncate_of_the_identity():
+    metric = Metric(None, 5)
+    assert metric.truncate(5) is metric
+    with pytest.raises(ValueError, match=r"Euclidean metric .* no leading ones to keep: .* PCA"):
+        metric.truncate(4)
+
+
+def test_truncate_to_nothing():
+    for metric in (make_metric(), Metric(None, 5)):
+        with pytest.raises(ValueError, match="rank must be at least 1; got 0"):
+            metric.truncate(0)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("names", [None, NAMES])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_round_trip(dtype, names, kind, tmp_path):
+    path = kind(tmp_path / "größe 1.metric")
+    metric = make_metric(dtype, names=names)
+    metric.save(path)
+    back = Metric.load(path)
+    assert back.factor.dtype == dtype
+    assert_array_equal(back.factor, metric.factor)
+    assert (back.n_features, back.feature_names, back.info) == (5, names, INFO)
+    assert_array_equal(back.transform(make_rows(3)), metric.transform(make_rows(3)))
+    assert os.listdir(tmp_path) == ["größe 1.metric"]
+
+
+def test_round_trip_of_the_identity(tmp_path):
+    Metric(None, 4, ("a", "b", "c", "d")).save(tmp_path / "plain")
+    back = Metric.load(tmp_path / "plain")
+    assert (back.factor, back.n_features, back.rank) == (None, 4, 4)
+    assert back.feature_names == ("a", "b", "c", "d")
+    assert back.info == {}
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [np.asfortranarray, lambda factor: np.repeat(factor, 2, axis=1)[:, ::2], lambda f: f[::-1]],
+)
+def test_round_trip_in_any_layout(layout, tmp_path):
+    factor = layout(make_metric().factor)
+    Metric(factor, 5).save(tmp_path / "m")
+    assert_array_equal(Metric.load(tmp_path / "m").factor, factor)
+
+
+def test_a_path_in_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_metric().save("here")
+    assert Metric.load("here").rank == 3
+
+
+def test_load_executes_nothing(tmp_path, monkeypatch):
+    make_metric().save(tmp_path / "m")
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a load must not unpickle")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    assert Metric.load(tmp_path / "m").rank == 3
+
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    monkeypatch.undo()
+    (tmp_path / "bomb").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ValueError, match="bomb is not a metric file"):
+        Metric.load(tmp_path / "bomb")
+    assert not (tmp_path / "executed").exists()
+
+
+def header(**changes):
+    fields = {"version": 1, "n_features": 5, "feature_names": None, "info": {}, **changes}
+    return json.dumps({key: value for key, value in fields.items() if value != "absent"})
+
+
+def file_bytes(factor=None, text=None, **changes):
+    factor = np.ones((5, 2)) if factor is None else factor
+    return tensor_bytes({"factor": factor}, {"dualmetric": text or header(**changes)})
+
+
+def zip_bytes(tmp_path):
+    np.savez(tmp_path / "a.npz", factor=np.ones((5, 2)))
+    return (tmp_path / "a.npz").read_bytes()
+
+
+def not_finite(value):
+    factor = np.ones((5, 2))
+    factor[2, 1] = value
+    return factor
+
+
+DAMAGED = {
+    "empty": (b"", "not a metric file"),
+    "text": (b"width,height\n1,2\n", "not a metric file"),
+    "long text": (b"width,height\n1,2\n" * 1000, "not a metric file"),
+    "zeros": (bytes(1000), "not a metric file"),
+    "huge header": (struct.pack("<Q", 2**63) + b"{}", "not a metric file"),
+    "long header": (struct.pack("<Q", 10**8 + 1) + b"{}" * 100, "not a metric file"),
+    "header beyond the end": (struct.pack("<Q", 1000) + b"{}", "not a metric file"),
+    "header is not JSON": (struct.pack("<Q", 8) + b"{{{{{{{{", "not a metric file"),
+    "trailing bytes": (file_bytes() + b"more", "not a metric file"),
+    "no metadata": (tensor_bytes({"factor": np.ones((5, 2))}), "not written by Metric.save"),
+    "other metadata": (
+        tensor_bytes({"factor": np.ones((5, 2))}, {"format": "pt"}),
+        "not written by Metric.save",
+    ),
+    "integers": (file_bytes(np.ones((5, 2), dtype=np.int64)), "expected one float tensor"),
+    "half precision": (file_bytes(np.ones((5, 2), dtype=np.float16)), "expected one float tensor"),
+    "booleans": (file_bytes(np.ones((5, 2), dtype=bool)), "expected one float tensor"),
+    "another tensor": (
+        tensor_bytes({"weight": np.ones((5, 2))}, {"dualmetric": header()}),
+        "expected one float tensor",
+    ),
+    "two tensors": (
+        tensor_bytes(
+            {"factor": np.ones((5, 2)), "more": np.ones(1)},
+            {"dualmetric": header()},
+        ),
+        "expected one float tensor",
+    ),
+    "NaN": (file_bytes(not_finite(np.nan)), "holds NaN or infinity"),
+    "infinity": (file_bytes(not_finite(-np.inf)), "holds NaN or infinity"),
+    "other shape": (file_bytes(np.ones((4, 2))), r"over 5 features .* got \(4, 2\)"),
+    "one dimension": (file_bytes(np.ones(5)), r"got \(5,\)"),
+    "no directions": (file_bytes(np.ones((5, 0))), r"got \(5, 0\)"),
+    "newer version": (file_bytes(version=2), "newer dualmetric .*pip install -U dualmetric"),
+    "version is text": (file_bytes(version="1"), "description cannot be read"),
+    "no version": (file_bytes(version="absent"), "description cannot be read"),
+    "description is not JSON": (file_bytes(text="{"), "description cannot be read"),
+    "description is a list": (file_bytes(text="[]"), "description cannot be read"),
+    "description nests too deep": (file_bytes(text="[" * 200_000), "description cannot be read"),
+    "description has a giant number": (file_bytes(text="9" * 10_000), "description cannot be read"),
+    "no n_features": (file_bytes(n_features="absent"), "description is incomplete"),
+    "n_features is text": (file_bytes(n_features="5"), "description is incomplete"),
+    "n_features is 0": (file_bytes(n_features=0), "description is incomplete"),
+    "no info": (file_bytes(info="absent"), "description is incomplete"),
+    "info is a list": (file_bytes(info=[]), "description is incomplete"),
+    "too few names": (file_bytes(feature_names=["a"]), "1 feature names were given for 5"),
+    "names are numbers": (file_bytes(feature_names=[1, 2, 3, 4, 5]), "names are not text"),
+    "names are one text": (file_bytes(feature_names="abcde"), "names are not text"),
+}
+
+
+@pytest.mark.parametrize("kind", list(DAMAGED))
+def test_damaged_files_are_named(kind, tmp_path):
+    content, message = DAMAGED[kind]
+    path = tmp_path / "bad.metric"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"bad\.metric .*{message}"):
+        Metric.load(path)
+
+
+def test_numpy_archive(tmp_path):
+    path = tmp_path / "bad.metric"
+    path.write_bytes(zip_bytes(tmp_path))
+    with pytest.raises(ValueError, match=r"bad\.metric is not a metric file"):
+        Metric.load(path)
+
+
+@pytest.mark.parametrize("names", [None, NAMES])
+def test_files_cut_short_at_any_length(names, tmp_path):
+    make_metric(names=names).save(tmp_path / "m")
+    content = (tmp_path / "m").read_bytes()
+    path = tmp_path / "bad.metric"
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"bad\.metric "):
+            Metric.load(path)
+
+
+@given(st.data())
+def test_any_changed_byte_is_found_or_harmless(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("changed")
+    make_metric(names=NAMES).save(folder / "m")
+    content = bytearray((folder / "m").read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    (folder / "m").write_bytes(content)
+    try:
+        metric = Metric.load(folder / "m")
+    except ValueError as error:
+        assert str(folder / "m") in str(error)  # noqa: PT017 - loading is as good
+    else:
+        assert np.isfinite(metric.factor).all()
+
+
+def test_folder(tmp_path):
+    with pytest.raises(ValueError, match="is a folder, not a metric file"):
+        Metric.load(tmp_path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.metric"):
+        Metric.load(tmp_path / "nowhere.metric")
+
+
+# --- saving in one step -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("call", ["replace", "fsync", "fdopen"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_an_interrupted_save_leaves_what_was_there(error, call, exists, tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    if exists:
+        Metric(None, 2).save(path)
+
+    def stop(*args, **kwargs):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, stop)
+        with pytest.raises(type(error)):
+            make_metric().save(path)
+    assert os.listdir(tmp_path) == (["m"] if exists else [])
+    if exists:
+        assert Metric.load(path).n_features == 2
+
+
+def test_a_write_that_fails_half_way_leaves_what_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    Metric(None, 2).save(path)
+    fdopen = os.fdopen
+
+    class Full:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exc):
+            self.file.close()
+
+        def write(self, content):
+            self.file.write(content[: len(content) // 2])
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdopen", lambda *args: Full(fdopen(*args)))
+        with pytest.raises(OSError, match="No space left"):
+            make_metric().save(path)
+    assert os.listdir(tmp_path) == ["m"]
+    assert Metric.load(path).n_features == 2
+
+
+def test_interrupted_just_after_the_file_is_in_place(tmp_path, monkeypatch):
+    replace = os.replace
+
+    def late(*args):
+        replace(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", late)
+        with pytest.raises(KeyboardInterrupt):
+            make_metric().save(tmp_path / "m")
+    assert os.listdir(tmp_path) == ["m"]
+    assert Metric.load(tmp_path / "m").rank == 3
+
+
+def test_info_that_json_cannot_hold(tmp_path):
+    Metric(None, 2).save(tmp_path / "m")
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        Metric(None, 3, info={"seed": object()}).save(tmp_path / "m")
+    assert os.listdir(tmp_path) == ["m"]
+    assert Metric.load(tmp_path / "m").n_features == 2
+
+
+def test_folders_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    for path, error in [
+        (tmp_path / "absent" / "m", FileNotFoundError),
+        (tmp_path / "file" / "m", NotADirectoryError),
+        (tmp_path, OSError),
+    ]:
+        with pytest.raises(error):
+            make_metric().save(path)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+def test_unwritable_folder():
+    """In a process of its own, which gives up the rights of root where it has them."""
+    code = (
+        "import os, sys; from dualmetric._files import write_atomically\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "try: write_atomically(sys.argv[1], b'x')\n"
+        "except PermissionError: print('refused')"
+    )
+    # not in tmp_path, which no other user may enter
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        command = [sys.executable, "-c", code, os.path.join(folder, "m")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout == "refused\n"
+        assert os.listdir(folder) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002, 0o000])
+def test_mode_honours_the_umask(umask, tmp_path):
+    old = os.umask(umask)
+    try:
+        make_metric().save(tmp_path / "m")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "m", tmp_path / "link"
+    Metric(None, 2).save(target)
+    link.symlink_to(target)
+    make_metric().save(link)
+    assert link.is_symlink()
+    assert Metric.load(target).rank == 3
+    assert os.listdir(tmp_path / "folder") == ["m"]
+
+
+def test_the_longest_name(tmp_path):
+    path = tmp_path / ("m" * 255)
+    make_metric().save(path)
+    assert Metric.load(path).rank == 3
