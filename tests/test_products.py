@@ -93,7 +93,7 @@ def test_dense_products(problem, layout):
 @given(problem=problems(), layout=layouts, width=index_widths)
 def test_sq_distances(problem, layout, width):
     X, index, _ = problem
-    left, right = np.ascontiguousarray(index.T[:2])
+    left, right = np.ascontiguousarray(index.T[:2], dtype=np.int64)  # as sampling has them
     expected = ((X[left].astype(np.float64) - X[right]) ** 2).sum(axis=1)
     for rows in (laid_out(X, layout), as_csr(X, width)):
         got = products.sq_distances(rows, left, right)

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
+from threading import Lock
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -54,15 +56,43 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
 
 @cache
 def _thread_pools() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
+
     return ThreadpoolController()  # looking for the libraries takes milliseconds
 
 
-def blas_threads_for(size: int) -> AbstractContextManager[object]:
+_blas_lock = Lock()
+_blas_users = 0
+_blas_limiter: Any = None
+
+
+@contextmanager
+def single_blas_thread() -> Iterator[None]:
+    """Hold BLAS and LAPACK to one thread, in the whole process, until the last user leaves.
+
+    The limit is one for all threads of the process: were each to restore what it found, two that
+    overlap could leave it at one for good.
+    """
+    global _blas_users, _blas_limiter
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_limiter = _thread_pools().limit(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limiter.restore_original_limits()
+
+
+def blas_threads_for(size: int) -> AbstractContextManager[None]:
     """Hold BLAS and LAPACK to one thread for matrices of up to 512 rows.
 
     These gain little from threads, and lose a hundredfold where the cores are busy.
     """
-    return _thread_pools().limit(limits=1, user_api="blas") if size <= 512 else nullcontext()
+    return single_blas_thread() if size <= 512 else nullcontext()
 
 
 def available_memory() -> int | None:

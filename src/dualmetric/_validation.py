@@ -45,29 +45,31 @@ def all_rows_equal(X: Rows) -> bool:
     return True
 
 
-def check_labels(y: Any, n_rows: int) -> Array:
+def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
     """Labels as a one-dimensional array: numbers, strings or objects that can be sorted."""
     from sklearn.utils import column_or_1d
 
-    refuse_mask(y, "y")
-    labels = column_or_1d(y, warn=True)
+    refuse_mask(y, name)
+    labels = column_or_1d(y, warn=True, input_name=name)
     if len(labels) != n_rows:
-        raise ValueError(f"y has {len(labels)} labels and X has {n_rows} rows: one a row is needed")
-    if _any_missing(labels):
-        raise ValueError("y contains NaN or None: every row needs a label; drop the others")
-    # scikit-learn's own check of targets also warns of many classes, which are no fault here
-    if labels.dtype.kind == "f" and (labels != np.trunc(labels)).any():
         raise ValueError(
-            "Unknown label type: continuous. y holds fractions where classes are expected: round "
-            "or bin them, or give triplets"
+            f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
+        )
+    if _any_missing(labels):
+        raise ValueError(f"{name} contains NaN or None: every row needs a label; drop the others")
+    # scikit-learn's own check of targets also warns of many classes, which are no fault here
+    if labels.dtype.kind == "f" and (~np.isfinite(labels) | (labels != np.trunc(labels))).any():
+        raise ValueError(
+            f"Unknown label type: continuous. {name} holds fractions or infinity where classes are "
+            "expected: round or bin them, or learn from triplets"
         )
     if labels.dtype.kind == "O":
         try:
             np.unique(labels)
         except TypeError as error:
             raise ValueError(
-                f"y mixes labels that cannot be compared ({error}): convert them, for example to "
-                "strings"
+                f"{name} mixes labels that cannot be compared ({error}): convert them, for example "
+                "to strings"
             ) from None
     return labels
 

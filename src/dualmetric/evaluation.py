@@ -9,11 +9,11 @@ from numbers import Integral
 import numpy as np
 import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.utils import assert_all_finite, check_array, column_or_1d
-from threadpoolctl import ThreadpoolController
+from sklearn.utils import check_array
 
-from ._system import n_threads, run_blocks
+from ._system import n_threads, run_blocks, single_blas_thread
 from ._types import Array, Rows
+from ._validation import check_labels, refuse_mask
 
 _BLOCK_BYTES = 32 * 2**20
 """Distances held at once, by all threads; sparse products take half as much again beside them."""
@@ -101,7 +101,7 @@ def average_precisions(X: object, y: object) -> Array:
     from . import _kernels  # here, for Numba takes long to import
 
     rows = _check_rows(X, "X")
-    classes = _check_labels(y, "y", rows.shape[0])
+    classes = check_labels(y, rows.shape[0], "y")
     _, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
     queries = np.flatnonzero(counts[labels] > 1)
@@ -131,7 +131,7 @@ def average_precisions(X: object, y: object) -> Array:
 
     # Each thread takes whole queries, products included: the threads that BLAS would start
     # itself go on spinning after each product and hold up the sorting.
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with single_blas_thread():
         run_blocks(rank, len(queries), smallest=1 + 2**17 // n)
     return result
 
@@ -163,8 +163,8 @@ def knn_accuracy(
     """
     train = _check_rows(X_train, "X_train")
     test = _check_rows(X_test, "X_test")
-    train_labels = _check_labels(y_train, "y_train", train.shape[0])
-    test_labels = _check_labels(y_test, "y_test", test.shape[0])
+    train_labels = check_labels(y_train, train.shape[0], "y_train")
+    test_labels = check_labels(y_test, test.shape[0], "y_test")
     if train.shape[1] != test.shape[1]:
         raise ValueError(
             f"X_train has {train.shape[1]} features and X_test {test.shape[1]}; give both in the "
@@ -194,40 +194,8 @@ def knn_accuracy(
 
 def _check_rows(X: object, name: str) -> Rows:
     """Return X as finite float64, dense in C order or CSR."""
-    _refuse_masked(X, name)
+    refuse_mask(X, name)
     return check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
-
-
-def _check_labels(y: object, name: str, n_rows: int) -> Array:
-    """Return one label a row, of a kind that can be sorted."""
-    _refuse_masked(y, name)
-    labels = column_or_1d(y, input_name=name)
-    if len(labels) != n_rows:
-        raise ValueError(
-            f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
-        )
-    try:
-        if labels.dtype.kind != "O":
-            assert_all_finite(labels, input_name=name)
-        elif np.any(labels != labels):
-            raise ValueError(f"{name} contains NaN; give every row a label")
-        else:
-            np.unique(labels)
-    except TypeError as error:
-        raise ValueError(
-            f"{name} holds labels of kinds that cannot be compared ({error}); use numbers only or "
-            "strings only, and none missing"
-        ) from error
-    return labels
-
-
-def _refuse_masked(values: object, name: str) -> None:
-    """Raise where entries are masked: scikit-learn's checks would take what lies under the mask."""
-    if np.ma.is_masked(values):
-        raise ValueError(
-            f"{name} has masked entries, and missing values are not supported; fill them in or "
-            "leave their rows out"
-        )
 
 
 def _squared_distances(X: Rows) -> tuple[Callable[[Array, Array], None], Array]:

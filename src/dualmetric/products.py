@@ -142,19 +142,14 @@ def pair_dot(triplets: Array, beta: Array, Y: Array) -> Array:
 
 
 def pair_matrix(X: Rows, triplets: Array, beta: Array) -> Array:
-    """Σ β_t A_t = XᵀCX, written out (d × d) a block of columns at a time.
-
-    C·1 = 0, so each block of columns may be centred first, which keeps digits where the mean of
-    X is large.
-    """
+    """Σ β_t A_t = XᵀCX, written out (d × d) a block of columns at a time."""
     d = X.shape[1]
-    mean = column_means(X)
     by_column = X.tocsc() if sp.issparse(X) else X
     width = _BLOCK_COLUMNS * 2
     result = np.empty((d, d), dtype=X.dtype)
     for start in range(0, d, width):
         columns = slice(start, min(start + width, d))
         block = by_column[:, columns]
-        dense = block.toarray(order="C") if sp.issparse(block) else block
-        result[:, columns] = tdot(X, pair_dot(triplets, beta, dense - mean[columns]))
+        dense = block.toarray(order="C") if sp.issparse(block) else np.ascontiguousarray(block)
+        result[:, columns] = tdot(X, pair_dot(triplets, beta, dense))
     return 0.5 * (result + result.T)

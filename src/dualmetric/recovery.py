@@ -67,8 +67,8 @@ def positive_part(A: Array, rank: int | None = None) -> tuple[Array, Array]:
     driver = "evd" if subset is None else "evr"
     with blas_threads_for(d):
         values, vectors = eigh(A, subset_by_index=subset, driver=driver, check_finite=False)
-    # below this an eigenvalue is rounding
-    floor = max(abs(values[0]), abs(values[-1])) * d * np.finfo(A.dtype).eps
+    # below this an eigenvalue is rounding; the largest in magnitude may not be among those found
+    floor = max(np.abs(values).max(), np.abs(A).max()) * d * np.finfo(A.dtype).eps
     keep = np.flatnonzero(values > floor)[::-1]
     return values[keep], np.ascontiguousarray(vectors[:, keep])
 
@@ -78,18 +78,18 @@ def _leading_part(
 ) -> tuple[Array, Array]:
     """Largest eigenvalues of XᵀCX and their vectors, by Lanczos iteration on products."""
     d = X.shape[1]
-    mean = products.column_means(X)
 
     def multiply(b: Array) -> Array:
         B = b.reshape(d, -1).astype(X.dtype, copy=False)
-        return products.tdot(X, products.pair_dot(index, weight, products.dot(X, B) - mean @ B))
+        return products.tdot(X, products.pair_dot(index, weight, products.dot(X, B)))
 
     operator = LinearOperator((d, d), matvec=multiply, matmat=multiply, dtype=X.dtype)
     start = rng.standard_normal(d).astype(X.dtype)
-    if not multiply(start).any():  # no weights, or rows that do not differ: ARPACK refuses it
+    size = float(np.linalg.norm(multiply(start)) / np.linalg.norm(start))
+    if size == 0.0:  # no weights, or rows that do not differ: ARPACK refuses it
         return np.zeros(0, X.dtype), np.zeros((d, 0), X.dtype)
     tol = 1e-4 if X.dtype == np.float32 else 1e-6
     values, vectors = eigsh(operator, k=min(rank, d - 1), which="LA", v0=start, tol=tol)
     keep = np.argsort(values)[::-1]
-    keep = keep[values[keep] > max(values.max(), 0.0) * d * np.finfo(X.dtype).eps]
+    keep = keep[values[keep] > max(size, np.abs(values).max()) * d * np.finfo(X.dtype).eps]
     return values[keep], np.ascontiguousarray(vectors[:, keep])

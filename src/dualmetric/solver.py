@@ -39,7 +39,7 @@ class Epoch(NamedTuple):
     gap: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DualSolution:
     """What `solve_dual` found.
 

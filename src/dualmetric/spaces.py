@@ -35,9 +35,12 @@ def principal_components(X: Rows, m: int, seed: int) -> Array:
     """Return the m leading principal components as columns; fewer where X has fewer (SPCA)."""
     n, d = X.shape
     solver = "auto"
-    if products.is_sparse(X) and m >= min(n, d):
-        # all of them, which ARPACK cannot give; n centred rows have at most n − 1
-        m, solver = (n - 1, "arpack") if n <= d else (d, "covariance_eigh")
+    if products.is_sparse(X):
+        # components have no unit, and the sparse solver stops too early on small numbers
+        X = (X / np.sqrt(products.mean_sq_distance(X))).astype(X.dtype)
+        if m >= min(n, d):
+            # all of them, which ARPACK cannot give; n centred rows have at most n − 1
+            m, solver = (n - 1, "arpack") if n <= d else (d, "covariance_eigh")
     pca = PCA(n_components=min(m, n, d), svd_solver=solver, random_state=seed).fit(X)
     return np.ascontiguousarray(pca.components_.T, dtype=X.dtype)
 

@@ -28,7 +28,7 @@ _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Triplets:
     """Triples of row numbers (anchor, positive, negative).
 

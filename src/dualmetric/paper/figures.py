@@ -78,7 +78,7 @@ def theorems(store: Store) -> "Figure | None":
     figure = _figure(9, 3.4)
     left, right = figure.subplots(1, 2)
     for rank, color in zip(
-        sorted({cell.rank for cell in first}), ("#0b6e99", "#d1495b", "#edae49"), strict=False
+        sorted({cell.rank or 0 for cell in first}), ("#0b6e99", "#d1495b", "#edae49"), strict=False
     ):
         these = {cell: result for cell, result in first.items() if cell.rank == rank}
         _errors(left, these, "error", f"r = {rank}", color)

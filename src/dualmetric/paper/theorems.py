@@ -27,7 +27,7 @@ from .cells import Cell
 _DELTA = 0.1
 _N_ROWS, _N_FEATURES = 200, 200
 _N_TRIPLETS = 500
-_SOLVED = {"max_epochs": 3000, "tol": 1e-8}
+_MAX_EPOCHS, _TOL = 3000, 1e-8
 
 
 class Problem(NamedTuple):
@@ -112,7 +112,13 @@ def _solve(Z: Array, triplets: Triplets, loss: str, seed: int) -> DualSolution:
     rng = np.random.default_rng(seed)
     reg = 1.0 / len(triplets)
     return solve_dual(
-        np.ascontiguousarray(Z), triplets, get_loss(loss), reg=reg, rng=rng, **_SOLVED
+        np.ascontiguousarray(Z),
+        triplets,
+        get_loss(loss),
+        reg=reg,
+        rng=rng,
+        max_epochs=_MAX_EPOCHS,
+        tol=_TOL,
     )
 
 
