@@ -77,7 +77,7 @@ def write(key: str, parts: Parts) -> None:
     folder = cache_folder()
     if folder is None:
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, MemoryError):
         (folder / "processed").mkdir(parents=True, exist_ok=True)
         content = io.BytesIO()
         np.savez(content, **dict(zip(_ARRAYS, parts, strict=True)))

@@ -94,14 +94,19 @@ def download(file: File) -> Path:
                 f"{file.sha256}: it came damaged or has changed there. It was not kept; try "
                 f"again, or get another copy and {by_hand}"
             ) from None
-        reason = f"{type(error).__name__}: {error}"
         raise FileNotFoundError(
-            f"{needed}, and downloading {file.url} failed ({reason[:300]}): try again, or "
-            f"get it from there and {by_hand}"
+            f"{needed}, and downloading {file.url} failed ({_reason(error)}): try again, or get "
+            f"it from there and {by_hand}"
         ) from None
     finally:
         progress.close()
     return _checked(Path(path), file, by_hand)
+
+
+def _reason(error: Exception) -> str:
+    name = type(error).__name__
+    # what requests says of these is long and says no more
+    return "no connection" if name == "ConnectionError" else f"{name}: {error}"[:200]
 
 
 def _checked(path: Path, file: File, by_hand: str) -> Path:
