@@ -9,6 +9,10 @@ from dualmetric import products
 EPS = {np.dtype(np.float32): 1.2e-7, np.dtype(np.float64): 2.3e-16}
 
 
+def pair_matrix(X, index, beta):
+    return products.pair_matrix(X, products.pair_graph(index, beta.astype(X.dtype), X.shape[0]))
+
+
 def laid_out(array, layout):
     """The same numbers, differently in memory."""
     if layout == "F":
@@ -197,7 +201,7 @@ def test_pair_matrix(problem, layout, width):
         expected += b * np.outer(X64[i] - X64[k], X64[i] - X64[k])
         expected -= b * np.outer(X64[i] - X64[j], X64[i] - X64[j])
     for rows in (laid_out(X, layout), as_csr(X, width)):
-        got = products.pair_matrix(rows, index, beta)
+        got = pair_matrix(rows, index, beta)
         assert got.dtype == X.dtype
         np.testing.assert_array_equal(got, got.T)
         # sums of at most 20·4 products of size 10
@@ -209,7 +213,7 @@ def test_pair_matrix_in_several_blocks_of_columns(rng, sparse, triplet_matrices,
     X = rng.normal(size=(30, 2 * 2 * products._BLOCK_COLUMNS + 5))
     index, beta = random_index(30, 40, rng), rng.random(40)
     expected = np.einsum("t,tab->ab", beta, triplet_matrices(X, index))
-    got = products.pair_matrix(sp.csr_matrix(X) if sparse else X, index, beta)
+    got = pair_matrix(sp.csr_matrix(X) if sparse else X, index, beta)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)
 
 
@@ -220,7 +224,7 @@ def test_pair_matrix_keeps_digits_under_a_large_mean(rng, sparse, triplet_matric
     index, beta = random_index(60, 200, rng), rng.random(200).astype(np.float32)
     exact = np.einsum("t,tab->ab", beta.astype(np.float64), triplet_matrices(X, index))
     scale = np.abs(exact).max()
-    got = products.pair_matrix(sp.csr_matrix(X) if sparse else X, index, beta)
+    got = pair_matrix(sp.csr_matrix(X) if sparse else X, index, beta)
     # storing X in float32 has itself cost offset·eps. Products with C written out would cost
     # offset²·eps: that shows here, so that this test can fail
     error = np.abs(got - exact).max() / scale

@@ -133,6 +133,7 @@ class TestRecoverFactor:
         rows = as_kind(X.astype(dtype), kind)
         dense = recover_factor(rows, triplets, weight, rank, rng)
         monkeypatch.setattr(recovery, "DENSE_LIMIT", 0)
+        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         monkeypatch.setattr(recovery.products, "pair_matrix", None)  # it may not be written out
         wide = recover_factor(rows, triplets, weight, rank, rng)
         assert wide.shape == dense.shape == (90, rank)
@@ -144,6 +145,7 @@ class TestRecoverFactor:
         X, triplets, weight = problem
         dense = recover_factor(X, triplets, weight, 5, rng)
         monkeypatch.setattr(recovery, "DENSE_LIMIT", 0)
+        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         wide = recover_factor(as_kind(X + 1000.0, kind), triplets, weight, 5, rng)
         expected = sq_distances(X, dense)
         np.testing.assert_allclose(sq_distances(X, wide), expected, atol=1e-4 * expected.max())
@@ -154,6 +156,7 @@ class TestRecoverFactor:
         everything = recover_factor(rows, triplets, weight, None, rng)
         assert 7 < everything.shape[1] < 60
         monkeypatch.setattr(recovery, "DENSE_LIMIT", 0)
+        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         monkeypatch.setattr(recovery, "DEFAULT_WIDE_RANK", 7)
         assert recover_factor(rows, triplets, weight, None, rng).shape == (90, 7)
         # more than there are: only those that are positive
@@ -170,9 +173,10 @@ class TestRecoverFactor:
         X, triplets, weight = problem
         unit = 3.7
         monkeypatch.setattr(recovery, "DENSE_LIMIT", limit)
+        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         expected = recover_factor(as_kind(X / unit, kind), triplets, weight, 5, rng) / unit
         L = recover_factor(as_kind(X, kind), triplets, weight, 5, rng, unit=unit)
-        # 1e-5: the Lanczos iteration stops at 1e-6
+        # 1e-5: where the iteration stops
         tolerance = (1e-12 if limit else 1e-5) * np.abs(expected @ expected.T).max()
         np.testing.assert_allclose(L @ L.T, expected @ expected.T, rtol=0, atol=tolerance)
 
@@ -180,6 +184,7 @@ class TestRecoverFactor:
     def test_triplets_of_weight_zero_have_no_part(self, problem, rng, monkeypatch, kind, limit):
         X, triplets, weight = problem
         monkeypatch.setattr(recovery, "DENSE_LIMIT", limit)
+        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         used = weight > 0
         first = recover_factor(as_kind(X, kind), triplets, weight, 5, np.random.default_rng(0))
         second = recover_factor(
@@ -193,6 +198,7 @@ class TestRecoverFactor:
     def test_nothing_to_recover(self, problem, rng, monkeypatch, kind, limit, rank):
         X, triplets, weight = problem
         monkeypatch.setattr(recovery, "DENSE_LIMIT", limit)
+        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         for rows, weights in ((X, 0 * weight), (np.ones_like(X), weight)):
             L = recover_factor(as_kind(rows, kind), triplets, weights, rank, rng)
             assert L.shape == (90, 0)

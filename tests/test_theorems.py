@@ -33,7 +33,8 @@ def solve(Z, triplets, name="hinge", reg=None, **options):
 def recovered(X, triplets, beta, reg=None):
     """The paper's (6): M̂ = 1/(λN)·Σ β_t A_t."""
     scale = 1.0 if reg is None else reg * len(triplets)
-    return products.pair_matrix(X, triplets.index, beta / scale)
+    C = products.pair_graph(triplets.index, beta / scale, len(X))
+    return products.pair_matrix(X, C)
 
 
 def psd(M):

@@ -152,6 +152,19 @@ def pair_graph_dot(triplets, beta, Y, start, stop, out):
 
 
 @_compile
+def csr_dot(data, indices, indptr, B, start, stop, out):
+    """Rows start to stop of the product of a CSR matrix and a dense one."""
+    for r in range(start, stop):
+        row = out[r]
+        row[:] = 0
+        for p in range(indptr[r], indptr[r + 1]):
+            value = data[p]
+            other = B[indices[p]]
+            for c in range(row.shape[0]):
+                row[c] += value * other[c]
+
+
+@_compile
 def margins(Z, W, triplets, start, stop, out):
     """⟨M, A_t⟩ = (z_j − z_k)ᵀM(2z_i − z_j − z_k) for t in start to stop, given W = ZM."""
     m = Z.shape[1]

@@ -1,8 +1,8 @@
 """Products with X, and gathers of its rows: the only code that knows what kind of array X is.
 
 X is a dense array or a CSR matrix with sorted indices, float32 or float64; results are dense and
-of the same precision. ``pair_*`` functions work with the pair graph C of weighted triplets, which
-is never stored: Σ β_t A_t = XᵀCX, and C·Y follows from the triplets directly.
+of the same precision. ``pair_*`` functions work with the pair graph C of weighted triplets:
+Σ β_t A_t = XᵀCX.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from sklearn.utils.extmath import row_norms
 from ._system import run_blocks
 from ._types import Array, Rows
 
-_BLOCK_COLUMNS = 64  # a block of 64 float32 columns of 10,000 rows is about a core's cache
+_BLOCK_COLUMNS = 64  # of 10,000 float32 rows: about a core's cache
 
 
 def is_sparse(X: object) -> bool:
@@ -127,8 +127,44 @@ def mean_sq_distance(X: Rows) -> float:
     return 2.0 * max(total, 0.0) / (n - 1)
 
 
+def threaded_dot(X: Rows, B: Array) -> Array:
+    """X·B on every core: for CSR by a compiled loop, over parts with equally many entries."""
+    if not sp.issparse(X):
+        return dot(X, B)
+    from . import _kernels
+
+    B = np.ascontiguousarray(B, dtype=X.dtype)
+    out = np.empty((X.shape[0], B.shape[1]), dtype=X.dtype)
+
+    def part(start: int, stop: int) -> None:
+        first, last = np.searchsorted(X.indptr, (start, stop))
+        # rows that hold nothing belong to no part of the entries, and to the last one here
+        last = last if stop < X.nnz else X.shape[0]
+        _kernels.csr_dot(X.data, X.indices, X.indptr, B, first if start else 0, last, out)
+
+    run_blocks(part, X.nnz, smallest=20_000)
+    return out
+
+
+def transposed(X: Rows) -> Rows:
+    """Xᵀ, ready for repeated products: a view of a dense X, CSR of a sparse one."""
+    return X.T.tocsr() if sp.issparse(X) else X.T
+
+
+def pair_graph(triplets: Array, weight: Array, n_rows: int) -> sp.csr_matrix:
+    """C, the sparse symmetric matrix with Σ weight_t A_t = XᵀCX.
+
+    A triplet (i, j, k) adds its weight at kk, ij and ji, and takes it away at jj, ik and ki.
+    """
+    i, j, k = triplets.T
+    rows = np.concatenate([k, i, j, j, i, k])
+    columns = np.concatenate([k, j, i, j, k, i])
+    values = np.concatenate([weight] * 3 + [-weight] * 3)
+    return sp.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
+
+
 def pair_dot(triplets: Array, beta: Array, Y: Array) -> Array:
-    """C·Y for a dense Y with one row an example."""
+    """C·Y without C: cheaper than building it where Y has few columns."""
     from . import _kernels
 
     beta = np.asarray(beta, dtype=Y.dtype)
@@ -141,15 +177,19 @@ def pair_dot(triplets: Array, beta: Array, Y: Array) -> Array:
     return out
 
 
-def pair_matrix(X: Rows, triplets: Array, beta: Array) -> Array:
-    """Σ β_t A_t = XᵀCX, written out (d × d) a block of columns at a time."""
+def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
+    """XᵀCX, written out (d × d) a block of columns at a time, the lower half only.
+
+    C·1 = 0, so the columns are centred before C adds them up: where their mean is large, its
+    digits would otherwise drown theirs.
+    """
     d = X.shape[1]
+    mean = column_means(X)
     by_column = X.tocsc() if sp.issparse(X) else X
-    width = _BLOCK_COLUMNS * 2
-    result = np.empty((d, d), dtype=X.dtype)
-    for start in range(0, d, width):
-        columns = slice(start, min(start + width, d))
-        block = by_column[:, columns]
-        dense = block.toarray(order="C") if sp.issparse(block) else np.ascontiguousarray(block)
-        result[:, columns] = tdot(X, pair_dot(triplets, beta, dense))
-    return 0.5 * (result + result.T)
+    result = np.zeros((d, d), dtype=X.dtype)
+    for start in range(0, d, _BLOCK_COLUMNS):
+        columns = slice(start, min(start + _BLOCK_COLUMNS, d))
+        block = to_dense(by_column[:, columns]) - mean[columns]
+        result[start:, columns] = tdot(by_column[:, start:], threaded_dot(C, block))
+    lower = np.tril(result, -1)
+    return lower + lower.T + np.diag(np.diag(result))

@@ -5,9 +5,11 @@ decomposed; where it is not, its leading eigenvectors are found from products wi
 graph alone.
 """
 
+import warnings
+
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.exceptions import ConvergenceWarning
 
 from . import products
 from ._system import blas_threads_for
@@ -16,6 +18,15 @@ from .triplets import Triplets
 
 DENSE_LIMIT = 4000
 """Features up to which the matrix is written out: a few seconds and 128 MB of float64."""
+
+TOLERANCE = 0.02
+"""Largest residual of a direction found without the matrix, relative to the largest eigenvalue.
+
+On 20 Newsgroups ranking is the same from 0.06 downwards, and each further digit doubles the work.
+"""
+
+_OVERSAMPLING = 10
+_MAX_PRODUCTS = 30
 
 DEFAULT_WIDE_RANK = 50
 """Directions kept for wider data when the user names no number."""
@@ -49,10 +60,11 @@ def recover_factor(
     """
     used = np.flatnonzero(weight)
     index, scaled = triplets.index[used], (weight[used] / unit**2).astype(X.dtype)
+    C = products.pair_graph(index, scaled, X.shape[0])
     if X.shape[1] <= DENSE_LIMIT:
-        values, vectors = positive_part(products.pair_matrix(X, index, scaled), rank)
+        values, vectors = positive_part(products.pair_matrix(X, C), rank)
     else:
-        values, vectors = _leading_part(X, index, scaled, rank or DEFAULT_WIDE_RANK, rng)
+        values, vectors = leading_part(X, C, rank or DEFAULT_WIDE_RANK, rng)
     return vectors * (np.sqrt(values) / unit).astype(X.dtype)
 
 
@@ -73,23 +85,70 @@ def positive_part(A: Array, rank: int | None = None) -> tuple[Array, Array]:
     return values[keep], np.ascontiguousarray(vectors[:, keep])
 
 
-def _leading_part(
-    X: Rows, index: Array, weight: Array, rank: int, rng: np.random.Generator
+def leading_part(
+    X: Rows,
+    C: Rows,
+    rank: int,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Largest eigenvalues of XᵀCX and their vectors, by Lanczos iteration on products."""
+    """Largest positive eigenvalues of XᵀCX and their vectors, from products with X and C alone.
+
+    A block Krylov method: the residuals of the leading Ritz vectors, made orthogonal to the basis,
+    are what it grows by; at four blocks it starts again from the Ritz vectors. It ends when every
+    residual ‖Av − θv‖ is at most `TOLERANCE` times the largest |θ|, which is also how far θ can be
+    from an eigenvalue; where 30 products do not get there, it warns with the residual.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_rows, d)
+        The rows.
+    C : CSR matrix of shape (n_rows, n_rows)
+        The pair graph.
+    rank : int
+        How many; fewer are returned where fewer are positive.
+    rng : numpy Generator
+        Source of the first block.
+    """
     d = X.shape[1]
+    back = products.transposed(X)
 
-    def multiply(b: Array) -> Array:
-        B = b.reshape(d, -1).astype(X.dtype, copy=False)
-        return products.tdot(X, products.pair_dot(index, weight, products.dot(X, B)))
+    def multiply(B: Array) -> Array:
+        # C·1 = 0: one row is taken from all, to keep digits where their mean is large
+        rows = products.threaded_dot(X, B)
+        return products.threaded_dot(back, products.threaded_dot(C, rows - rows[0]))
 
-    operator = LinearOperator((d, d), matvec=multiply, matmat=multiply, dtype=X.dtype)
-    start = rng.standard_normal(d).astype(X.dtype)
-    size = float(np.linalg.norm(multiply(start)) / np.linalg.norm(start))
-    if size == 0.0:  # no weights, or rows that do not differ: ARPACK refuses it
-        return np.zeros(0, X.dtype), np.zeros((d, 0), X.dtype)
-    tol = 1e-4 if X.dtype == np.float32 else 1e-6
-    values, vectors = eigsh(operator, k=min(rank, d - 1), which="LA", v0=start, tol=tol)
-    keep = np.argsort(values)[::-1]
-    keep = keep[values[keep] > max(size, np.abs(values).max()) * d * np.finfo(X.dtype).eps]
-    return values[keep], np.ascontiguousarray(vectors[:, keep])
+    width = min(rank + _OVERSAMPLING, d)
+    Q = np.linalg.qr(rng.standard_normal((d, width)).astype(X.dtype))[0]
+    AQ = multiply(Q)
+    for n_products in range(1, _MAX_PRODUCTS + 1):
+        values, Y = np.linalg.eigh((Q.T @ AQ).astype(np.float64))
+        size = np.abs(values).max()
+        lead = np.argsort(values)[::-1][:width]
+        theta, Y = values[lead].astype(X.dtype), Y[:, lead].astype(X.dtype)
+        ritz, image = Q @ Y, AQ @ Y
+        residual = image - ritz * theta
+        positive = np.flatnonzero(theta[:rank] > size * d * np.finfo(X.dtype).eps)
+        worst = np.linalg.norm(residual[:, positive], axis=0).max(initial=0.0)
+        if worst <= TOLERANCE * size or Q.shape[1] == d:
+            break
+        if n_products == _MAX_PRODUCTS:
+            warnings.warn(
+                f"the metric's {rank} directions were not found to the tolerance {TOLERANCE:g} in "
+                f"{_MAX_PRODUCTS} products (residual {worst / size:.2g}): ask for fewer, with "
+                "n_components",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+            break
+        if Q.shape[1] + width > 4 * width:
+            Q, AQ = ritz, image
+        grown = _orthonormal(residual[:, : d - Q.shape[1]], Q)
+        Q, AQ = np.hstack([Q, grown]), np.hstack([AQ, multiply(grown)])
+    return theta[positive], np.ascontiguousarray(ritz[:, positive])
+
+
+def _orthonormal(W: Array, Q: Array) -> Array:
+    """Orthonormal columns that span W less Q; twice, for what rounding leaves the first time."""
+    for _ in range(2):
+        W = np.linalg.qr(W - Q @ (Q.T @ W))[0]
+    return W

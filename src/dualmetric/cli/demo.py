@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,8 +12,14 @@ import typer
 from .._files import write_atomically
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from ..datasets import Dataset
     from ..learners._base import MetricLearner
+
+
+_FORMATS = (".png", ".svg", ".pdf", ".jpg")
 
 
 class Result(NamedTuple):
@@ -27,7 +34,8 @@ class Result(NamedTuple):
 
 def demo(
     dataset: Annotated[
-        str, typer.Option(help="digits, or usps where DUALMETRIC_DATA names its folder.")
+        str,
+        typer.Option(help="digits needs no file; others, such as usps, are in DUALMETRIC_DATA."),
     ] = "digits",
     out: Annotated[
         Path | None, typer.Option(help="Where to draw the figure; default demo/DATASET.png.")
@@ -40,31 +48,47 @@ def demo(
     from ..datasets import load_dataset
 
     data = load_dataset(dataset)
+    path = out or Path("demo") / f"{data.name}.png"
+    _check_out(path)
     console = Console()
     n, d = data.X_train.shape
+    title = data.name + (f" (stand-in for {data.stand_in_for})" if data.stand_in_for else "")
     console.print(
-        f"[bold]{data.name}[/bold]: {n:,} training rows and {len(data.y_test):,} test rows of "
+        f"[bold]{title}[/bold]: {n:,} training rows and {len(data.y_test):,} test rows of "
         f"{d:,} features, {len(set(data.y_train.tolist()))} classes"
     )
     results = _compare(data, seed, console)
     console.print(_table(results))
-    _draw(data.name, results, out or Path("demo") / f"{data.name}.png", console)
+    _draw(title, results, path, console)
+
+
+def _check_out(path: Path) -> None:
+    """Raise now, not after the learning, where the figure could not be written."""
+    folder = path.parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
+        raise ValueError(f"--out: {path} cannot be written")
+    if path.suffix not in _FORMATS:
+        raise ValueError(f"--out: {path.name} must end in one of {', '.join(_FORMATS)}")
 
 
 def _learners(seed: int) -> list[tuple[str, MetricLearner]]:
-    from ..learners import SPCA, SRP, DuOri, DuRP, Euclidean
+    from ..learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
 
     return [
         ("Euclidean", Euclidean()),
         ("SRP", SRP(random_state=seed)),
         ("SPCA", SPCA(random_state=seed)),
+        ("LMNN", LMNN(10, random_state=seed)),
+        ("OASIS", OASIS(random_state=seed)),
         ("DuOri", DuOri(random_state=seed)),
         ("DuRP", DuRP(random_state=seed)),
         ("DuRP, neighbors", DuRP(sampler="neighbors", random_state=seed)),
     ]
 
 
-def _compare(data: Dataset, seed: int, console: object) -> list[Result]:
+def _compare(data: Dataset, seed: int, console: Console) -> list[Result]:
     import warnings
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -75,7 +99,9 @@ def _compare(data: Dataset, seed: int, console: object) -> list[Result]:
     learners = _learners(seed)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     results = []
-    with Progress(*columns, console=console, transient=True) as progress:  # type: ignore[arg-type]
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task("compiling", total=len(learners))
         warm, labels = data.X_train[:60], data.y_train[:60]
         for _, learner in learners:  # so that no time in the table is the compiler's
@@ -101,7 +127,7 @@ def _compare(data: Dataset, seed: int, console: object) -> list[Result]:
     return results
 
 
-def _table(results: list[Result]) -> object:
+def _table(results: list[Result]) -> Table:
     from rich.table import Table
 
     table = Table("method", caption="On test rows; triplet sampling is part of the seconds.")
@@ -124,15 +150,16 @@ def _table(results: list[Result]) -> object:
     return table
 
 
-def _draw(name: str, results: list[Result], path: Path, console: object) -> None:
+def _draw(name: str, results: list[Result], path: Path, console: Console) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        console.print("No figure: it needs  pip install 'dualmetric[plot]'")  # type: ignore[attr-defined]
+        message = "No figure: it needs  pip install 'dualmetric[plot]'"
+        console.print(message, markup=False)
         return
     import io
 
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     methods = [result.method for result in results]
     panels = (
@@ -148,7 +175,7 @@ def _draw(name: str, results: list[Result], path: Path, console: object) -> None
     left.invert_yaxis()
     figure.suptitle(f"{name}: test rows under each learned distance")
     picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix.lstrip(".") or "png", dpi=150)
+    figure.savefig(picture, format=path.suffix.lstrip("."), dpi=150)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, picture.getvalue())
-    console.print(f"Figure: {path}")  # type: ignore[attr-defined]
+    console.print(f"Figure: {path}", markup=False, soft_wrap=True)

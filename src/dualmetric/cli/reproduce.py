@@ -13,64 +13,82 @@ _QUICK_DATASETS = ("digits", "usps")
 def reproduce(
     datasets: Annotated[
         list[str] | None,
-        typer.Option(help="Data sets; may be repeated. Default: those whose files are at hand."),
+        typer.Option(
+            help="Data sets, as in --datasets usps,tdt30; the option may also be repeated. "
+            "Default: those whose files are at hand.",
+            metavar="NAME,…",
+        ),
     ] = None,
     experiments: Annotated[
         list[str] | None,
         typer.Option(
-            help="statistics, methods, projections, reg, theorems; may be repeated. Default: all."
+            help="Some of statistics, methods, projections, reg, theorems, given likewise. "
+            "Default: all.",
+            metavar="NAME,…",
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each stochastic method.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results and the page. Default: results, or results-quick with --quick."
+        ),
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="One trial on digits and usps, in about a minute.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="One trial on digits and usps, without projections, in about a minute.",
+        ),
     ] = False,
 ) -> None:
     """Run the paper's experiments and write a page of its numbers beside ours.
 
     Each result is stored as soon as it is known: a run that was stopped goes on where it was.
     """
+    from importlib.util import find_spec
+
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    from ..datasets import NAMES, available
-    from ..paper.cells import EXPERIMENTS, Cell, Store, plan
+    from ..datasets import NAMES, available, load_dataset
+    from ..paper.cells import EXPERIMENTS, Store, plan
     from ..paper.page import write_page
-    from ..paper.run import run_cells, weight
+    from ..paper.run import run_cells
+    from ..paper.summary import display_name
+    from ._progress import CellProgress
 
-    if unknown := [name for name in datasets or () if name not in NAMES]:
+    names = _split(datasets)
+    if unknown := [name for name in names if name not in NAMES]:
         raise ValueError(f"unknown data set {unknown[0]!r}; known: {', '.join(NAMES)}")
-    if quick:
-        trials = 1
-    names = datasets or [n for n in (_QUICK_DATASETS if quick else NAMES) if available(n)]
-    cells = plan(experiments or _default_experiments(quick, list(EXPERIMENTS)), names, trials)
-    store = Store(out, {"trials": trials})
-    console = Console()
-    console.print(f"{len(cells)} results, {sum(map(store.has, cells))} of them stored already")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    names = names or [name for name in (_QUICK_DATASETS if quick else NAMES) if available(name)]
+    chosen = _split(experiments) or [
+        name for name in EXPERIMENTS if not (quick and name == "projections")
+    ]
+    trials = 1 if quick else trials
+    cells = plan(chosen, names, trials)
+    folder = out or Path("results-quick" if quick else "results")
+    store = Store(folder, {"trials": trials})
+    console = Console(soft_wrap=True, highlight=False, markup=False)
     missing = [cell for cell in cells if not store.has(cell)]
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=sum(map(weight, missing)))
+    console.print(f"Data sets: {', '.join(map(display_name, names))}")
+    console.print(f"{len(cells)} results, {len(cells) - len(missing)} of them stored already")
+    try:
+        for name in names:
+            if any(cell.dataset == name for cell in missing) and not available(name):
+                load_dataset(name)  # what cannot be had is better known now than in an hour
+        with CellProgress(console, missing) as bar:
+            run_cells(store, missing, bar)
+        page = write_page(store)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"finished results are kept in {folder}, and the same command goes on from there"
+        ) from None
+    if find_spec("matplotlib") is None:
+        console.print("No figures: they need  pip install 'dualmetric[plot]'")
+    console.print(f"Page: {page}")
 
-        def show(cell: Cell, done: bool) -> None:
-            label = " ".join(filter(None, (cell.dataset or cell.kind, cell.method)))
-            bar.update(task, description=label, advance=weight(cell) if done else 0)
 
-        run_cells(store, missing, show)
-    console.print(f"Page: {write_page(store)}")
-
-
-def _default_experiments(quick: bool, known: list[str]) -> list[str]:
-    return [name for name in known if not (quick and name == "projections")]
+def _split(values: list[str] | None) -> list[str]:
+    """Names given in several options, with commas, or both; each once."""
+    names = (name.strip() for value in values or () for name in value.split(","))
+    return list(dict.fromkeys(names))

@@ -1,9 +1,12 @@
 """What there is to compute, a cell each, and the folder that keeps what has been computed."""
 
+import contextlib
 import json
+import os
 import platform
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -152,12 +155,21 @@ class Store:
         """Whether the cell has been computed."""
         return self.path(cell).exists()
 
-    def put(self, cell: Cell, result: dict[str, Any]) -> None:
-        """Keep a result with what it was computed from and on."""
+    def put(self, cell: Cell, result: dict[str, Any], seconds: float) -> None:
+        """Keep a result with what it was computed from and on, and the seconds it took."""
         path = self.path(cell)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"cell": asdict(cell), "result": result, "environment": environment()}
-        write_atomically(path, _to_json(content))
+        content = {
+            "cell": asdict(cell),
+            "result": result,
+            "seconds": seconds,
+            "environment": environment(),
+        }
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, _to_json(content))
+        except OSError as error:
+            reason = f"{error.strerror}; the results stored before are kept"
+            raise OSError(error.errno, reason, str(path)) from error
 
     def results(self, kind: str) -> dict[Cell, dict[str, Any]]:
         """All stored results of a kind."""
@@ -165,11 +177,14 @@ class Store:
         for path in sorted((self.folder / "cells" / kind).glob("*.json")):
             content = _read_json(path)
             try:
-                found[Cell(**content["cell"])] = content["result"]
+                cell, result = Cell(**content["cell"]), content["result"]
             except (KeyError, TypeError):
+                result = None
+            if not isinstance(result, dict):
                 raise ValueError(
                     f"{path} is not a stored result: delete it, and it is computed again"
-                ) from None
+                )
+            found[cell] = result
         return found
 
 
@@ -180,9 +195,20 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
         "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
         "system": platform.system(),
         "available_memory": available_memory(),
     }
+
+
+@cache
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 def _listed(settings: dict[str, Any]) -> str:

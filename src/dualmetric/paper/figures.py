@@ -31,7 +31,7 @@ def spectra(store: Store) -> "Figure | None":
         values = np.array(found[name]["eigenvalues"])
         axes.semilogy(np.arange(1, len(values) + 1), np.maximum(values, 1e-8), color=COLORS["DuRP"])
 
-    return _panels(store, names, draw, "number", "share of the variance")
+    return _panels(names, draw, "number", "share of the variance")
 
 
 def over_projections(store: Store, value: str) -> "Figure | None":
@@ -67,7 +67,7 @@ def over_projections(store: Store, value: str) -> "Figure | None":
                 )
 
     label = "mAP, %" if value == "map" else "5-NN accuracy, %"
-    return _panels(store, names, draw, "projections m", label, legend=True)
+    return _panels(names, draw, "projections m", label, legend=True)
 
 
 def theorems(store: Store) -> "Figure | None":
@@ -124,7 +124,6 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def _panels(
-    store: Store,
     names: list[str],
     draw: Callable[[Any, str], None],
     x_label: str,
@@ -140,11 +139,20 @@ def _panels(
     grid = figure.subplots(lines, columns, squeeze=False)
     for axes, name in zip(grid.flat, names, strict=False):
         draw(axes, name)
-        axes.set_title(display_name(store, name), fontsize=8)
+        axes.set_title(display_name(name), fontsize=8)
         axes.set(xlabel=x_label, ylabel=y_label)
     for axes in list(grid.flat)[len(names) :]:
         axes.set_visible(False)
     if legend:
-        handles, labels = grid.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+        shown: dict[str, Any] = {}  # by method: not every panel has them all
+        for axes in grid.flat:
+            handles, labels = axes.get_legend_handles_labels()
+            shown |= dict(zip(labels, handles, strict=True))
+        figure.legend(
+            list(shown.values()),
+            list(shown),
+            loc="outside lower center",
+            ncols=min(len(shown), 2 * columns),
+            frameon=False,
+        )
     return figure

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .cells import Cell, Store
+from .published import COUNTERPART, STATISTICS
 
 Fits = dict[Cell, dict[str, Any]]
 
@@ -43,8 +44,6 @@ def at_ten(fits: Fits, dataset: str, method: str, value: str) -> Spread | None:
 
 def datasets(store: Store) -> list[str]:
     """Data sets with stored results, those of the paper first and in its order."""
-    from .published import COUNTERPART, STATISTICS
-
     found = {cell.dataset for kind in ("statistics", "fit") for cell in store.results(kind)}
     order = defaultdict(lambda: len(STATISTICS), {n: i for i, n in enumerate(STATISTICS)})
     return sorted(
@@ -53,9 +52,7 @@ def datasets(store: Store) -> list[str]:
     )
 
 
-def display_name(store: Store, name: str) -> str:
+def display_name(name: str) -> str:
     """A data set's name, with what it stands in for."""
-    for cell, result in store.results("statistics").items():
-        if cell.dataset == name and result.get("stand_in_for"):
-            return f"{name} (stand-in for {result['stand_in_for']})"
-    return name
+    counterpart = COUNTERPART.get(name, name)
+    return name if counterpart == name else f"{name} (stand-in for {counterpart})"

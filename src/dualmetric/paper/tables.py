@@ -25,7 +25,7 @@ def statistics(store: Store) -> Table:
         paper = STATISTICS.get(COUNTERPART.get(name, ""))
         rows.append(
             [
-                display_name(store, name),
+                display_name(name),
                 " / ".join(f"{value:,}" for value in ours),
                 " / ".join(f"{value:,}" for value in paper) if paper else "–",
                 found[name]["note"],
@@ -39,7 +39,7 @@ def times(store: Store) -> Table:
     fits = store.results("fit")
     rows = []
     for name in datasets(store):
-        row = [display_name(store, name)]
+        row = [display_name(name)]
         for method in METHODS[1:]:
             ours = at_ten(fits, name, method, "cpu_seconds")
             paper = MINUTES.get(COUNTERPART.get(name, ""), {}).get(method)
@@ -48,7 +48,8 @@ def times(store: Store) -> Table:
                 if ours is None
                 else ours.show(2) + (f" ({60 * paper.mean:,.0f})" if paper else "")
             )
-        rows.append(row)
+        if set(row[1:]) != {"–"}:
+            rows.append(row)
     return Table(["data set", *METHODS[1:]], rows)
 
 
@@ -57,12 +58,13 @@ def ranking(store: Store) -> Table:
     fits = store.results("fit")
     rows = []
     for name in datasets(store):
-        row = [display_name(store, name)]
+        row = [display_name(name)]
         for method in METHODS:
             ours = at_ten(fits, name, method, "map")
             paper = MAP.get(COUNTERPART.get(name, ""), {}).get(method)
             row.append("–" if ours is None else ours.show(1, 100) + _beside(paper))
-        rows.append(row)
+        if set(row[1:]) != {"–"}:
+            rows.append(row)
     return Table(["data set", *METHODS], rows)
 
 
@@ -92,8 +94,9 @@ def classification(store: Store) -> Table:
     rows = []
     for name in datasets(store):
         found = [at_ten(fits, name, method, "knn") for method in METHODS]
-        shown = ["–" if ours is None else ours.show(1, 100) for ours in found]
-        rows.append([display_name(store, name), *shown])
+        if any(found):
+            shown = ["–" if ours is None else ours.show(1, 100) for ours in found]
+            rows.append([display_name(name), *shown])
     return Table(["data set", *METHODS], rows)
 
 
@@ -109,7 +112,7 @@ def regularisation(store: Store) -> Table:
             continue
         means = [100 * ours.mean for ours in found if ours is not None]
         shown = ["–" if ours is None else ours.show(1, 100) for ours in found]
-        rows.append([display_name(store, name), *shown, f"{max(means) - min(means):.1f}"])
+        rows.append([display_name(name), *shown, f"{max(means) - min(means):.1f}"])
     return Table(["data set", *(f"λ = {reg:g}" for reg in REGS), "range"], rows)
 
 
@@ -118,7 +121,7 @@ def findings(store: Store) -> Table:
     fits = store.results("fit")
     rows = []
     for name in datasets(store):
-        label = display_name(store, name)
+        label = display_name(name)
         rows += [[label, *row] for row in _findings_on(fits, name)]
     return Table(["data set", "finding", "measured", ""], rows)
 
@@ -132,7 +135,7 @@ def _findings_on(fits: Fits, name: str) -> list[list[str]]:
         theirs = found[other]
         if durp and theirs:
             gain = 100 * (durp.mean - theirs.mean)
-            rows.append([f"DuRP ranks better than {other}", f"{gain:+.1f} mAP", _holds(gain > 0)])
+            rows.append([f"DuRP ranks better than {other}", f"{gain:+.2f} mAP", _holds(gain > 0)])
     for other, factor in (("OASIS", 20), ("DuOri", 100)):
         ours, slow = times["DuRP"], times[other]
         if ours and slow:
@@ -140,7 +143,7 @@ def _findings_on(fits: Fits, name: str) -> list[list[str]]:
             rows.append(
                 [
                     f"DuRP is at least {factor} × faster than {other}",
-                    f"{ratio:.0f} ×",
+                    f"{ratio:,.1f} ×",
                     _holds(ratio >= factor),
                 ]
             )
@@ -148,7 +151,7 @@ def _findings_on(fits: Fits, name: str) -> list[list[str]]:
     if durp and fifty:
         loss = 100 * (fifty.mean - durp.mean)
         rows.append(
-            ["DuRP with m = 10 is within 2 points of m = 50", f"{loss:+.1f} mAP", _holds(loss <= 2)]
+            ["DuRP with m = 10 is within 2 points of m = 50", f"{loss:+.2f} mAP", _holds(loss <= 2)]
         )
     return rows
 
@@ -188,10 +191,10 @@ def theorem2(store: Store) -> Table:
                 "does not apply" if bound is None else f"{min(r['bound'] for r in these):,.0f}",
                 "–" if bound is None else _holds(all(r["error"] <= r["bound"] for r in these)),
                 f"{max(result['gram_error'] for result in these):.3f}",
-                f"{these[0]['kappa']:.0f}",
+                f"{max(result['kappa'] for result in these):.0f}",
             ]
         )
-    headings = ["m", "largest ‖α − α̂‖", "bound", "", "largest ‖Ĝ − G‖/‖G‖", "κ"]
+    headings = ["m", "largest ‖α − α̂‖", "bound", "", "largest ‖Ĝ − G‖/‖G‖", "largest κ"]
     return Table(headings, rows)
 
 
