@@ -2,29 +2,36 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench clean
 
-demo: $(READY)
+demo: $(VENV)/.ready
 	$(BIN)/dualmetric demo
 
-test: $(READY)
+test: $(TOOLS)
 	$(BIN)/python -m pytest -n auto
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: $(TOOLS)
 	$(BIN)/python benchmarks/core.py
 
-$(READY): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "Setting up $(VENV): this takes a minute or two the first time"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
-	touch $@
+	$(PIP) --editable '.[plot]'
+	@touch $@
+
+$(TOOLS): $(VENV)/.ready
+	@echo "Installing what tests and lint need"
+	$(PIP) --editable '.[test,lint]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

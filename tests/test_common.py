@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualmetric import SPCA, SRP, DuOri, DuRP, Euclidean
+from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
 
 DUAL = {"n_triplets": 500, "random_state": 0}
 
@@ -16,7 +16,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 @pytest.mark.filterwarnings("ignore:.* active triplets? w.* found:UserWarning")
 @pytest.mark.filterwarnings("ignore:.* triplets leave no direction:UserWarning")
 @parametrize_with_checks(
-    [DuRP(**DUAL), DuOri(**DUAL), SRP(**DUAL), SPCA(**DUAL), Euclidean()],
+    [DuRP(**DUAL), DuOri(**DUAL), SRP(**DUAL), SPCA(**DUAL), OASIS(**DUAL), LMNN(), Euclidean()],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_check(estimator, check):

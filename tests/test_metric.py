@@ -224,7 +224,7 @@ def test_truncate_of_the_identity():
 
 def test_truncate_to_nothing():
     for metric in (make_metric(), Metric(None, 5)):
-        with pytest.raises(ValueError, match="rank must be at least 1; got 0"):
+        with pytest.raises(ValueError, match="rank must be a whole number, at least 1; got 0"):
             metric.truncate(0)
 
 

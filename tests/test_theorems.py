@@ -34,7 +34,8 @@ def recovered(X, triplets, beta, reg=None):
     """The paper's (6): M̂ = 1/(λN)·Σ β_t A_t."""
     scale = 1.0 if reg is None else reg * len(triplets)
     C = products.pair_graph(triplets.index, beta / scale, len(X))
-    return products.pair_matrix(X, C)
+    lower = products.pair_matrix(X, C)
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 def psd(M):

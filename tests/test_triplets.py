@@ -91,11 +91,14 @@ class TestActive:
         assert as_set(found) <= active
 
     @pytest.mark.parametrize("n_triplets", [3, 10_000])  # drawn, and listed
-    def test_none_active_says_why(self, rng, n_triplets):
+    def test_none_active_says_why_and_takes_neighbors(self, rng, n_triplets):
         y = np.repeat([0, 1], 10)
         X = rng.normal(size=(20, 2)) + 100.0 * y[:, None]
-        with pytest.raises(ValueError, match=r"no active triplet.*Plain distances rank.*perfectly"):
-            sample_triplets(X, y, n_triplets, "active", rng)
+        with pytest.warns(UserWarning, match=r"no active triplet.*ranks every row.*nearest neigh"):
+            found = sample_triplets(X, y, n_triplets, "active", rng)
+        everything = as_set(sample_triplets(X, y, 10_000, "neighbors", rng))
+        assert len(found) == min(n_triplets, len(everything))
+        assert as_set(found) <= everything
 
     def test_draws_are_uniform_over_the_candidates(self):
         # one row alone in its class: a negative only. 2·1·4 + 3·2·3 = 26 other candidates

@@ -14,7 +14,13 @@ import math
 import numpy as np
 from numba import njit
 
-_compile = njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+
+def _compile(function):
+    options = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+    try:
+        return njit(function, cache=True, **options)
+    except RuntimeError:  # no folder to keep the cache in: compile in every process
+        return njit(function, **options)
 
 
 @_compile

@@ -6,36 +6,47 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
-_limit: int | None = None
+_lock = Lock()
+_one_thread_users = 0
+_blas_users = 0
+_blas_limiter: Any = None
 
 
 def n_threads() -> int:
     """Threads to use: ``OMP_NUM_THREADS`` where it is set, else the cores this process may use."""
-    if _limit is not None:
-        return _limit
+    if _one_thread_users:
+        return 1
     value = os.environ.get("OMP_NUM_THREADS", "")
     if value.isdigit() and int(value) > 0:
         return int(value)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return _cores()
+
+
+@cache
+def _cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())  # minds a container's share and the process's affinity
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold everything to one thread, for timings; not to be nested or used from two threads."""
-    global _limit
-    _limit = 1
+    """Hold everything to one thread, in the whole process, until the last user leaves."""
+    global _one_thread_users
+    with _lock:
+        _one_thread_users += 1
     try:
-        with _thread_pools().limit(limits=1):
+        with single_blas_thread(), _thread_pools("openmp").limit(limits=1):
             yield
     finally:
-        _limit = None
+        with _lock:
+            _one_thread_users -= 1
 
 
 def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1) -> None:
@@ -55,15 +66,22 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
 
 
 @cache
-def _thread_pools() -> ThreadpoolController:
+def _thread_pools(user_api: str) -> ThreadpoolController:
     import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
 
-    return ThreadpoolController()  # looking for the libraries takes milliseconds
+    # looking for the libraries takes milliseconds
+    return ThreadpoolController().select(user_api=user_api)
 
 
-_blas_lock = Lock()
-_blas_users = 0
-_blas_limiter: Any = None
+def _take_control() -> None:
+    """Let this thread set OpenBLAS's limit.
+
+    From 3.8 on, threadpoolctl lets only the first thread that set it do so, and ignores others
+    without a word; here a lock and a count of users keep threads apart.
+    """
+    release = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if release is not None:
+        release(force=True)
 
 
 @contextmanager
@@ -74,16 +92,18 @@ def single_blas_thread() -> Iterator[None]:
     overlap could leave it at one for good.
     """
     global _blas_users, _blas_limiter
-    with _blas_lock:
+    with _lock:
         if _blas_users == 0:
-            _blas_limiter = _thread_pools().limit(limits=1, user_api="blas")
+            _take_control()
+            _blas_limiter = _thread_pools("blas").limit(limits=1)
         _blas_users += 1
     try:
         yield
     finally:
-        with _blas_lock:
+        with _lock:
             _blas_users -= 1
             if _blas_users == 0:
+                _take_control()
                 _blas_limiter.restore_original_limits()
 
 
@@ -97,6 +117,11 @@ def blas_threads_for(size: int) -> AbstractContextManager[None]:
 
 def available_memory() -> int | None:
     """Bytes that can be allocated without swapping, or None where the system does not say."""
+    found = [size for size in (_free_memory(), _container_memory()) if size is not None]
+    return min(found, default=None)
+
+
+def _free_memory() -> int | None:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:
@@ -107,6 +132,16 @@ def available_memory() -> int | None:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _container_memory() -> int | None:
+    """What a container's limit leaves, where there is one."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = int((folder / "memory.max").read_text())
+        return max(limit - int((folder / "memory.current").read_text()), 0)
+    except (OSError, ValueError):  # not in a container, or "max"
         return None
 
 

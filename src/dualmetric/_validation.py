@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ._types import Array, Rows
+from ._types import Array
 
 
 def refuse_mask(array: Any, name: str) -> None:
@@ -15,34 +14,6 @@ def refuse_mask(array: Any, name: str) -> None:
             f"{name} is a masked array with masked entries, which would be used as if they were "
             f"not masked. Fill them first, for example {name}.filled(0), or drop those rows."
         )
-
-
-def canonical(X: Rows) -> Rows:
-    """CSR with sorted indices, no duplicates and narrow indices; never changes its argument."""
-    if not sp.issparse(X):
-        return X
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    largest = max(X.nnz, *X.shape)
-    if X.indices.dtype != np.int32 and largest <= np.iinfo(np.int32).max:
-        parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
-        X = type(X)(parts, shape=X.shape, copy=False)
-    return X
-
-
-def all_rows_equal(X: Rows) -> bool:
-    """Whether no feature of X varies. Stops at the first block of rows that does."""
-    first = X[:1]
-    for start in range(0, X.shape[0], 1024):
-        block = X[start : start + 1024]
-        if sp.issparse(X):
-            for extreme in (block.max(axis=0), block.min(axis=0)):
-                if (sp.csr_array(extreme.reshape(1, -1)) - sp.csr_array(first)).count_nonzero():
-                    return False
-        elif (block != first).any():
-            return False
-    return True
 
 
 def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:

@@ -3,11 +3,11 @@
 import json
 import os
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from . import products
 from ._files import write_atomically
@@ -51,6 +51,8 @@ class Metric:
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.n_features < 1:
+            raise ValueError(f"n_features must be at least 1; got {self.n_features}")
         if self.factor is not None:
             if (
                 self.factor.ndim != 2
@@ -71,6 +73,9 @@ class Metric:
                 f"{len(self.feature_names)} feature names were given for {self.n_features} features"
             )
 
+    def __repr__(self) -> str:
+        return f"<Metric of rank {self.rank} over {self.n_features:,} features>"
+
     @property
     def rank(self) -> int:
         """Number of directions the distance looks at."""
@@ -89,7 +94,10 @@ class Metric:
         ndarray of shape (n_samples, rank)
             XL, in the precision of X; X itself where the metric is the identity.
         """
-        X = self._check_rows(X)
+        return self.apply(self._check_rows(X))
+
+    def apply(self, X: Rows) -> Rows:
+        """Do what `transform` does to rows that have been checked: finite floats of this width."""
         if self.factor is None:
             return X
         with np.errstate(over="ignore", invalid="ignore"):
@@ -109,12 +117,7 @@ class Metric:
                 f"A has {a.shape[0]} rows and B has {b.shape[0]}: distance compares them row by "
                 "row; pairwise gives the distances of every row to every other"
             )
-        diff = a - b
-        if sp.issparse(diff):
-            squares = diff.multiply(diff).sum(axis=1)
-            return np.sqrt(np.asarray(squares).ravel()).astype(diff.dtype, copy=False)
-        # squares of float32 leave its range long before the distance does
-        return np.sqrt(np.einsum("ij,ij->i", diff, diff, dtype=np.float64)).astype(diff.dtype)
+        return products.row_lengths(a - b)
 
     def pairwise(self, A: Any, B: Any = None) -> Array:
         """Distances between all rows of A and all rows of B, or among the rows of A."""
@@ -140,8 +143,8 @@ class Metric:
         L is first rotated so that its columns are orthogonal, which changes no distance; the
         longest are kept.
         """
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1; got {rank}")
+        if not isinstance(rank, Integral) or rank < 1:
+            raise ValueError(f"rank must be a whole number, at least 1; got {rank!r}")
         if self.factor is None:
             if rank >= self.n_features:
                 return self

@@ -14,12 +14,40 @@ from sklearn.utils.extmath import row_norms
 from ._system import run_blocks
 from ._types import Array, Rows
 
-_BLOCK_COLUMNS = 64  # of 10,000 float32 rows: about a core's cache
+_BLOCK_BYTES = 2**24  # of a dense block of rows or columns held beside X
 
 
 def is_sparse(X: object) -> bool:
     """Whether X is a SciPy sparse matrix or array."""
     return bool(sp.issparse(X))
+
+
+def canonical(X: Rows) -> Rows:
+    """CSR with sorted indices, no duplicates and narrow indices; never changes its argument."""
+    if not sp.issparse(X):
+        return X
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    largest = max(X.nnz, *X.shape)
+    if X.indices.dtype != np.int32 and largest <= np.iinfo(np.int32).max:
+        parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
+        X = type(X)(parts, shape=X.shape, copy=False)
+    return X
+
+
+def all_rows_equal(X: Rows) -> bool:
+    """Whether no feature of X varies. Stops at the first block of rows that does."""
+    first = X[:1]
+    for start in range(0, X.shape[0], 1024):
+        block = X[start : start + 1024]
+        if sp.issparse(X):
+            for extreme in (block.max(axis=0), block.min(axis=0)):
+                if (sp.csr_array(extreme.reshape(1, -1)) - sp.csr_array(first)).count_nonzero():
+                    return False
+        elif (block != first).any():
+            return False
+    return True
 
 
 def dot(X: Rows, B: Array) -> Array:
@@ -61,10 +89,24 @@ def gram(X: Rows) -> Array:
         K = (X64 @ X64.T).toarray()
         K -= K.mean(axis=0)
         K -= K.mean(axis=1)[:, None]
-    else:
-        centred = X - X.mean(axis=0, dtype=np.float64)
-        K = centred @ centred.T
+        return K
+    n, d = X.shape
+    K = np.zeros((n, n))
+    width = max(1, _BLOCK_BYTES // (8 * n))
+    for start in range(0, d, width):
+        block = X[:, start : start + width].astype(np.float64)
+        block -= block.mean(axis=0)
+        K += block @ block.T
     return K
+
+
+def row_lengths(X: Rows) -> Array:
+    """Length of each row; squares are summed in float64, whose range they may need."""
+    if sp.issparse(X):
+        squares = np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()
+    else:
+        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    return np.sqrt(squares).astype(X.dtype)
 
 
 def sq_distances(X: Rows, left: Array, right: Array) -> Array:
@@ -178,18 +220,18 @@ def pair_dot(triplets: Array, beta: Array, Y: Array) -> Array:
 
 
 def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
-    """XᵀCX, written out (d × d) a block of columns at a time, the lower half only.
+    """XᵀCX, its lower triangle written out (d × d) a block of columns at a time.
 
     C·1 = 0, so the columns are centred before C adds them up: where their mean is large, its
     digits would otherwise drown theirs.
     """
-    d = X.shape[1]
+    n, d = X.shape
     mean = column_means(X)
     by_column = X.tocsc() if sp.issparse(X) else X
+    width = max(8, min(64, _BLOCK_BYTES // (n * X.dtype.itemsize)))
     result = np.zeros((d, d), dtype=X.dtype)
-    for start in range(0, d, _BLOCK_COLUMNS):
-        columns = slice(start, min(start + _BLOCK_COLUMNS, d))
+    for start in range(0, d, width):
+        columns = slice(start, min(start + width, d))
         block = to_dense(by_column[:, columns]) - mean[columns]
         result[start:, columns] = tdot(by_column[:, start:], threaded_dot(C, block))
-    lower = np.tril(result, -1)
-    return lower + lower.T + np.diag(np.diag(result))
+    return result

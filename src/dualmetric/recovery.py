@@ -80,7 +80,7 @@ def positive_part(A: Array, rank: int | None = None) -> tuple[Array, Array]:
     with blas_threads_for(d):
         values, vectors = eigh(A, subset_by_index=subset, driver=driver, check_finite=False)
     # below this an eigenvalue is rounding; the largest in magnitude may not be among those found
-    floor = max(np.abs(values).max(), np.abs(A).max()) * d * np.finfo(A.dtype).eps
+    floor = max(np.abs(values).max(), np.abs(A).max()) * np.sqrt(d) * np.finfo(A.dtype).eps
     keep = np.flatnonzero(values > floor)[::-1]
     return values[keep], np.ascontiguousarray(vectors[:, keep])
 
@@ -94,7 +94,7 @@ def leading_part(
     """Largest positive eigenvalues of XᵀCX and their vectors, from products with X and C alone.
 
     A block Krylov method: the residuals of the leading Ritz vectors, made orthogonal to the basis,
-    are what it grows by; at four blocks it starts again from the Ritz vectors. It ends when every
+    are what it grows by; at three blocks it starts again from the Ritz vectors. It ends when every
     residual ‖Av − θv‖ is at most `TOLERANCE` times the largest |θ|, which is also how far θ can be
     from an eigenvalue; where 30 products do not get there, it warns with the residual.
 
@@ -118,7 +118,7 @@ def leading_part(
         return products.threaded_dot(back, products.threaded_dot(C, rows - rows[0]))
 
     width = min(rank + _OVERSAMPLING, d)
-    Q = np.linalg.qr(rng.standard_normal((d, width)).astype(X.dtype))[0]
+    Q = _orthonormal(rng.standard_normal((d, width)).astype(X.dtype))
     AQ = multiply(Q)
     for n_products in range(1, _MAX_PRODUCTS + 1):
         values, Y = np.linalg.eigh((Q.T @ AQ).astype(np.float64))
@@ -127,8 +127,9 @@ def leading_part(
         theta, Y = values[lead].astype(X.dtype), Y[:, lead].astype(X.dtype)
         ritz, image = Q @ Y, AQ @ Y
         residual = image - ritz * theta
-        positive = np.flatnonzero(theta[:rank] > size * d * np.finfo(X.dtype).eps)
-        worst = np.linalg.norm(residual[:, positive], axis=0).max(initial=0.0)
+        n_positive = np.count_nonzero(theta[:rank] > 10 * np.finfo(X.dtype).eps * size)
+        # the first that is not positive too: it may be about to become so
+        worst = np.linalg.norm(residual[:, : min(rank, n_positive + 1)], axis=0).max()
         if worst <= TOLERANCE * size or Q.shape[1] == d:
             break
         if n_products == _MAX_PRODUCTS:
@@ -140,15 +141,26 @@ def leading_part(
                 stacklevel=2,
             )
             break
-        if Q.shape[1] + width > 4 * width:
+        if Q.shape[1] > 2 * width:
             Q, AQ = ritz, image
         grown = _orthonormal(residual[:, : d - Q.shape[1]], Q)
+        if grown.shape[1] == 0:  # the basis is closed under the product
+            break
         Q, AQ = np.hstack([Q, grown]), np.hstack([AQ, multiply(grown)])
-    return theta[positive], np.ascontiguousarray(ritz[:, positive])
+    return theta[:n_positive], np.ascontiguousarray(ritz[:, :n_positive])
 
 
-def _orthonormal(W: Array, Q: Array) -> Array:
-    """Orthonormal columns that span W less Q; twice, for what rounding leaves the first time."""
+def _orthonormal(W: Array, Q: Array | None = None) -> Array:
+    """Orthonormal columns that span W less Q.
+
+    By the eigenvectors of WᵀW, which costs two matrix products where a QR decomposition of a tall
+    matrix is slow; twice, for what rounding leaves the first time. Columns that vanish are dropped.
+    """
     for _ in range(2):
-        W = np.linalg.qr(W - Q @ (Q.T @ W))[0]
+        if Q is not None:
+            W = W - Q @ (Q.T @ W)
+        W = W / np.maximum(np.linalg.norm(W, axis=0), np.finfo(W.dtype).tiny)
+        values, vectors = np.linalg.eigh((W.T @ W).astype(np.float64))
+        keep = values > values[-1] * W.shape[1] * np.finfo(W.dtype).eps
+        W = W @ (vectors[:, keep] / np.sqrt(values[keep])).astype(W.dtype)
     return W

@@ -13,6 +13,7 @@ and M = V/(λN) links the two (3). The first epoch is the modified SGD of Shalev
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -122,7 +123,7 @@ def solve_dual(
         sgd = epoch == 1 and warm_start is None
         start, step = (reg, reg) if sgd else (reg_n, 0.0)
         run = _blocked_epoch if m > BLOCKED_ABOVE else _kernels.dual_epoch
-        with blas_threads_for(m):
+        with blas_threads_for(m) if m > BLOCKED_ABOVE else nullcontext():
             run(Z, index, shuffled, V, start, step, loss.logistic, loss.smoothing, loss.upper)
         beta[order] = shuffled
         # V anew from β, so that rounding does not build up and the gap below is the true one

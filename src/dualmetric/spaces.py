@@ -17,7 +17,7 @@ def original(X: Rows) -> tuple[Array, None]:
     """Return the rows as they are (DuOri)."""
     n, d = X.shape
     require_memory(
-        (n * d + 3 * d * d) * X.dtype.itemsize,
+        (4 * n * d + 3 * d * d) * X.dtype.itemsize,
         f"solving the dual problem in all {d:,} dimensions of {n:,} rows",
         "Use DuRP, which solves it in n_projections dimensions.",
     )
@@ -55,16 +55,16 @@ def row_span(X: Rows) -> tuple[Array, Array]:
 
     With the centred rows' inner products XXᵀ = QΛQᵀ, the coordinates are F = QΛ^½ and the
     orthonormal basis is E = XᵀQΛ^−½: distances between the rows are those between rows of F, and
-    a metric learned on F, rotated by E, is the one that would have been learned on X.
+    a metric LLᵀ learned on F is the metric (EL)(EL)ᵀ that would have been learned on X. E is as
+    wide as X: what is returned with F is the W of E = XᵀW, and EL = Xᵀ(WL).
     """
     values, Q = np.linalg.eigh(products.gram(X))
     keep = values > values[-1] * X.shape[0] * np.finfo(np.float64).eps
-    if not keep.any():
-        return np.zeros((X.shape[0], 1), X.dtype), np.zeros((X.shape[1], 1), X.dtype)
+    if not keep.any():  # rows that do not differ: one coordinate, always zero
+        return np.zeros((X.shape[0], 1), X.dtype), np.zeros((X.shape[0], 1), X.dtype)
     root = np.sqrt(values[keep])
     Q = Q[:, keep]
-    E = products.tdot(X, ((Q - Q.mean(axis=0)) / root).astype(X.dtype))
-    return (Q * root).astype(X.dtype), E
+    return (Q * root).astype(X.dtype), ((Q - Q.mean(axis=0)) / root).astype(X.dtype)
 
 
 def _centred(Z: Array) -> Array:

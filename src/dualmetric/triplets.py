@@ -79,6 +79,9 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.index)
 
+    def __repr__(self) -> str:
+        return f"<{len(self):,} triplets>"
+
     def rows(self) -> Array:
         """Row numbers that occur in any triplet, ascending."""
         return np.unique(self.index)
@@ -214,25 +217,28 @@ def _active_triplets(
         most = max(_DRAWS_PER_TRIPLET * n_triplets, _MIN_DRAWS)
         while len(found) < n_triplets and drawn < most:
             rate = max(accepted / drawn, 0.02) if drawn else 0.7
-            batch = int((n_triplets - len(found)) / rate * 1.05) + 64
+            wanted = int((n_triplets - len(found)) / rate * 1.05) + 64
+            batch = min(wanted, max(2 * n_triplets, _MIN_DRAWS))
             candidates = classes.draw(batch, rng)
             active = candidates[_is_active(X, candidates, margin)]
             drawn += batch
             accepted += len(active)
             found = _distinct(np.concatenate([found, active]), n)[:n_triplets]
     if len(found) == 0:
-        raise ValueError(
-            "no active triplet was found: under the Euclidean distance every row sampled is "
-            f"nearer to the rows of its class than to all others, by more than {margin:g}. Plain "
-            "distances rank these rows perfectly; to learn all the same, use sampler='neighbors' "
-            "or give triplets"
+        warnings.warn(
+            "no active triplet was found: the Euclidean distance ranks every row sampled of the "
+            f"same class before all others, by more than {margin:g}. Learning from nearest "
+            "neighbours instead; sampler='neighbors' silences this.",
+            UserWarning,
+            stacklevel=4,
         )
+        return _neighbor_triplets(X, classes, n_triplets, rng)
     if len(found) < n_triplets:
         warnings.warn(
             f"{len(found):,} active triplets were found where {n_triplets:,} were asked for: "
-            f"learning from those. n_triplets={len(found)} or fewer silences this.",
+            "learning from those",
             UserWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
     return found
 

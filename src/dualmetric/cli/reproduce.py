@@ -15,7 +15,7 @@ def reproduce(
         list[str] | None,
         typer.Option(
             help="Data sets, as in --datasets usps,tdt30; the option may also be repeated. "
-            "Default: those whose files are at hand.",
+            "Default: of the paper's sets and those that stand in for them, what is at hand.",
             metavar="NAME,…",
         ),
     ] = None,
@@ -53,6 +53,7 @@ def reproduce(
     from ..datasets import NAMES, available, load_dataset
     from ..paper.cells import EXPERIMENTS, Store, plan
     from ..paper.page import write_page
+    from ..paper.published import COUNTERPART
     from ..paper.run import run_cells
     from ..paper.summary import display_name
     from ._progress import CellProgress
@@ -60,7 +61,8 @@ def reproduce(
     names = _split(datasets)
     if unknown := [name for name in names if name not in NAMES]:
         raise ValueError(f"unknown data set {unknown[0]!r}; known: {', '.join(NAMES)}")
-    names = names or [name for name in (_QUICK_DATASETS if quick else NAMES) if available(name)]
+    usual = _QUICK_DATASETS if quick else (*COUNTERPART, "digits")
+    names = names or [name for name in usual if available(name)]
     chosen = _split(experiments) or [
         name for name in EXPERIMENTS if not (quick and name == "projections")
     ]

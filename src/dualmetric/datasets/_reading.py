@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._types import Array, Rows
-from .._validation import canonical
+from ..products import canonical
 from ._catalog import Entry
 
 

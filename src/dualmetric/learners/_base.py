@@ -1,6 +1,5 @@
 """What every metric learner does alike."""
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import products
 from .._types import Array, Rows
-from .._validation import all_rows_equal, canonical, check_labels, refuse_mask
+from .._validation import check_labels, refuse_mask
 from ..evaluation import mean_average_precision
 from ..metric import Metric
 from ..triplets import Triplets, sample_triplets
@@ -48,11 +47,11 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             order="C",
             ensure_min_samples=2 if reset else 1,
         )
-        return canonical(X)
+        return products.canonical(X) if reset else X
 
     def _length_unit(self, X: Rows) -> float:
         """Length that counts as one: with ``scale``, a quarter of the RMS distance of rows."""
-        if all_rows_equal(X):
+        if products.all_rows_equal(X):
             raise ValueError(
                 "all rows of X are the same (every feature is constant): there is no distance to "
                 "learn from; check that X holds the features you meant"
@@ -101,7 +100,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             The rows, in the precision of X.
         """
         check_is_fitted(self)
-        return self.metric_.transform(self._check_X(X, reset=False))
+        return self.metric_.apply(self._check_X(X, reset=False))
 
     def pair_distance(self, A: Any, B: Any) -> Array:
         """Learned distance between each row of A and the same row of B."""
@@ -124,7 +123,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             Between 0 and 1.
         """
         check_is_fitted(self)
-        rows = self.metric_.transform(self._check_X(X, reset=False))
+        rows = self.metric_.apply(self._check_X(X, reset=False))
         return mean_average_precision(rows, check_labels(y, rows.shape[0]))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -170,21 +169,7 @@ class TripletLearner(LinearMetricLearner):
                 "may be replaced by triplets: fit(X, triplets=T)"
             )
         labels = check_labels(y, X.shape[0])
-        try:
-            return sample_triplets(X, labels, self.n_triplets, self.sampler, rng, margin=unit**2)
-        except ValueError:
-            if self.sampler != "active":
-                raise
-        # labels that allow no triplet at all are refused here in the same words
-        found = sample_triplets(X, labels, self.n_triplets, "neighbors", rng)
-        warnings.warn(
-            "no active triplet was found: the Euclidean distance ranks every row sampled of the "
-            "same class before all others, by a margin. Learning from nearest neighbours instead; "
-            "sampler='neighbors' silences this.",
-            UserWarning,
-            stacklevel=3,
-        )
-        return found
+        return sample_triplets(X, labels, self.n_triplets, self.sampler, rng, margin=unit**2)
 
 
 class Euclidean(OneToOneFeatureMixin, MetricLearner):

@@ -88,34 +88,47 @@ class _DualLearner(TripletLearner):
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
         rows, index = _rows_in_play(X, self.triplets_)
-        rotation = None
+        spanned = None
         if self._rebuilt_in_original and rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
+            spanned = rows
             rows, rotation = spaces.row_span(rows)
         Z, basis = self._space(rows, X, rng)
-        with np.errstate(over="ignore", invalid="ignore"):  # found out below
-            solution = solve_dual(
-                Z / np.asarray(unit, dtype=Z.dtype),
-                index,
-                loss,
-                reg=reg,
-                max_epochs=self.max_epochs,
-                tol=self.tol,
-                rng=rng,
-                callback=self._print_epoch if self.verbose else None,
-            )
-        if not np.isfinite(solution.history[-1]).all():
-            raise ValueError(OUT_OF_RANGE)
+        Z /= np.asarray(unit, dtype=Z.dtype)
+        solution = solve_dual(
+            Z,
+            index,
+            loss,
+            reg=reg,
+            max_epochs=self.max_epochs,
+            tol=self.tol,
+            rng=rng,
+            callback=self._print_epoch if self.verbose else None,
+        )
         self.dual_coef_ = solution.beta
         self.history_ = solution.history
         self.duality_gap_ = solution.gap
         self.n_iter_ = solution.history[-1].epoch
 
-        data, back = (rows, rotation) if self._rebuilt_in_original else (Z, basis)
         weight = solution.beta / (reg * len(index))
-        factor = recover_factor(data, index, weight, self.n_components, rng, unit=unit)
+        if self._rebuilt_in_original:
+            factor = recover_factor(rows, index, weight, self.n_components, rng, unit=unit)
+            if spanned is not None:
+                factor = products.tdot(spanned, rotation @ factor)
+        else:
+            factor = recover_factor(Z, index, weight, self.n_components, rng)
+            factor = basis @ (factor / np.asarray(unit, dtype=Z.dtype))
+        if not np.isfinite(factor).all():
+            raise ValueError(OUT_OF_RANGE)
         if factor.shape[1] == 0:
-            return self._store_metric(self._euclidean(X, basis, rng))
-        return self._store_metric(self._checked(factor if back is None else back @ factor))
+            warnings.warn(
+                f"the {len(index):,} triplets leave no direction in which rows that should be near "
+                "are nearer than rows that should be far: the plain distance is kept. Check that "
+                "labels or triplets belong to these rows; sampler='neighbors' may find more.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return self._store_metric(basis if not self._rebuilt_in_original else None)
+        return self._store_metric(factor)
 
     @abstractmethod
     def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array | None]:
@@ -135,28 +148,6 @@ class _DualLearner(TripletLearner):
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar
                 raise ValueError(f"{name} must be a finite number or None; got {value}")
         check_scalar(self.scale, "scale", (bool, np.bool_))
-
-    def _euclidean(self, X: Rows, basis: Array | None, rng: np.random.Generator) -> Array | None:
-        """Directions of the plain distance in the space of the metric, for want of better ones."""
-        warnings.warn(
-            f"the {len(self.triplets_):,} triplets leave no direction in which rows that should be "
-            "near are nearer than rows that should be far: the Euclidean distance is kept. Check "
-            "that labels or triplets belong to these rows; sampler='neighbors' may find more.",
-            UserWarning,
-            stacklevel=3,
-        )
-        if self._rebuilt_in_original:
-            if self.n_components is None or self.n_components >= self.n_features_in_:
-                return None
-            seed = int(rng.integers(2**31 - 1))
-            basis = spaces.principal_components(X, self.n_components, seed)
-        assert basis is not None
-        return np.ascontiguousarray(basis[:, : self.n_components])
-
-    def _checked(self, factor: Array) -> Array:
-        if not np.isfinite(factor).all():
-            raise ValueError(OUT_OF_RANGE)
-        return factor
 
     def _print_epoch(self, epoch: Epoch) -> None:
         print(

@@ -1,18 +1,18 @@
 """OASIS: an online bilinear similarity, projected once at the end."""
 
+import warnings
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils.validation import check_is_fitted
 
 from .. import products
 from .._system import blas_threads_for, require_memory
 from .._types import Array, Rows
 from ..recovery import positive_part
 from ..triplets import Triplets
-from ._base import TripletLearner
+from ._base import OUT_OF_RANGE, TripletLearner
 
 _BLOCK = 128
 
@@ -65,6 +65,7 @@ class OASIS(TripletLearner):
     """
 
     similarity_: Array
+    _unit: float
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class OASIS(TripletLearner):
     def partial_fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
         """Go on from what was learned before, with further triplets; parameters as in `fit`.
 
-        The unit of length (``scale``) and the features are those of the first call.
+        The unit of length (``scale``), the features and the precision are those of the first call.
         """
         return self._learn(X, y, triplets, start_anew=not hasattr(self, "similarity_"))
 
@@ -128,24 +129,30 @@ class OASIS(TripletLearner):
                 f"the {d:,} × {d:,} similarity matrix of OASIS and its eigenvectors",
                 "Use DuRP, which never writes such a matrix.",
             )
-            self._unit = self._length_unit(X)
-            self.similarity_ = np.eye(d, dtype=X.dtype)
+            unit = self._length_unit(X)
+            W = np.eye(d, dtype=X.dtype)
         else:
-            check_is_fitted(self)
-        self.triplets_ = self._get_triplets(X, y, triplets, self._unit, rng)
-        with blas_threads_for(d):
+            unit, W = self._unit, self.similarity_.copy()
+            X = X.astype(W.dtype, copy=False)
+        found = self._get_triplets(X, y, triplets, unit, rng)
+        with blas_threads_for(d), np.errstate(over="ignore", invalid="ignore"):
             for _ in range(self.max_epochs):
-                _oasis_epoch(
-                    X,
-                    self.triplets_,
-                    self.similarity_,
-                    float(self.aggressiveness),
-                    self._unit,
-                    rng.permutation(len(self.triplets_)),
-                )
-        symmetric = 0.5 * (self.similarity_ + self.similarity_.T)
-        values, vectors = positive_part(symmetric, self.n_components)
-        return self._store_metric(vectors * np.sqrt(values).astype(X.dtype))
+                order = rng.permutation(len(found))
+                _oasis_epoch(X, found, W, float(self.aggressiveness), unit, order)
+        if not np.isfinite(W).all():
+            raise ValueError(OUT_OF_RANGE)
+        values, vectors = positive_part(0.5 * (W + W.T), self.n_components)
+        if len(values) == 0:
+            warnings.warn(
+                f"the {len(found):,} triplets leave no direction in which the similarity is "
+                "positive: the plain distance is kept. Check that labels or triplets belong to "
+                "these rows, or lower aggressiveness.",
+                UserWarning,
+                stacklevel=3,
+            )
+        # only now: a call that failed leaves what was learned before as it was
+        self._unit, self.similarity_, self.triplets_ = unit, W, found
+        return self._store_metric(vectors * np.sqrt(values) if len(values) else None)
 
 
 def _oasis_epoch(

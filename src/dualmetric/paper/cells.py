@@ -155,13 +155,16 @@ class Store:
         """Whether the cell has been computed."""
         return self.path(cell).exists()
 
-    def put(self, cell: Cell, result: dict[str, Any], seconds: float) -> None:
-        """Keep a result with what it was computed from and on, and the seconds it took."""
+    def put(
+        self, cell: Cell, result: dict[str, Any], seconds: float, warnings: Iterable[str] = ()
+    ) -> None:
+        """Keep a result with what it was computed from and on, its seconds and warnings."""
         path = self.path(cell)
         content = {
             "cell": asdict(cell),
             "result": result,
             "seconds": seconds,
+            "warnings": list(warnings),
             "environment": environment(),
         }
         try:

@@ -1,10 +1,12 @@
 """The computations behind the cells on data sets: statistics, and fits in the paper's setting."""
 
+import warnings
 from functools import lru_cache
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from .. import products
 from .._system import one_thread
@@ -90,7 +92,9 @@ def _compile(method: str, n_rows: int, n_features: int, dtype: np.dtype) -> None
     if method == "Euclid":
         learner.fit(X, y)
     elif method == "LMNN":
-        learner.set_params(max_iter=1).fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            learner.set_params(max_iter=1).fit(X, y)
     else:
         index = np.array([rng.choice(n_rows, size=3, replace=False) for _ in range(200)])
         learner.fit(X, y, triplets=Triplets.from_array(index, n_rows))

@@ -69,11 +69,13 @@ def run_cells(
         progress(cell, False)
         if not store.has(cell):
             begin = perf_counter()
-            with warnings.catch_warnings():
-                # small sets have fewer active triplets than the paper's number; cells record it
-                warnings.filterwarnings("ignore", message=".*active triplets were found")
+            with warnings.catch_warnings(record=True) as warned:
+                # kept with the cell: small sets have fewer active triplets than the paper's
+                # number, LMNN may stop before it has converged
+                warnings.simplefilter("always", UserWarning)
                 result = _compute(cell)
-            store.put(cell, result, perf_counter() - begin)
+            remarks = sorted({str(warning.message) for warning in warned})
+            store.put(cell, result, perf_counter() - begin, remarks)
         progress(cell, True)
 
 
