@@ -89,6 +89,7 @@ def test_clone_and_get_params(learner, data):
         "reg": 0.5,
         "max_epochs": 2,
         "tol": 1e-3,
+        "shrinkage": 0.9,
         "scale": False,
         "random_state": 3,
         "verbose": 0,
@@ -332,7 +333,7 @@ SOLVED = {"loss": "smoothed_hinge", "reg": 10.0, "max_epochs": 1000, "tol": 1e-1
 def fixed_projection(monkeypatch):
     """One projection whatever the random numbers drawn before it."""
 
-    def project(X, m, rng):
+    def project(X, m, rng, scatter=None):
         R = np.random.default_rng(9).standard_normal((X.shape[1], m)) / np.sqrt(m)
         return spaces.mapped(X, R), R
 

@@ -52,7 +52,7 @@ class TestOrthogonalProjection:
         triplets = Triplets(random_index(30, 80, rng))
         Q = np.linalg.qr(rng.normal(size=(6, 6)))[0]
         options = {"max_epochs": 3, "tol": None}
-        expected = solve(spaces.original(X)[0], triplets, name, **options)
+        expected = solve(spaces.original(X), triplets, name, **options)
         found = solve(spaces.mapped(X, Q), triplets, name, **options)
         np.testing.assert_allclose(found.beta, expected.beta, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found.history, expected.history, rtol=1e-10)
@@ -65,7 +65,7 @@ class TestOrthogonalProjection:
         options = {"n_triplets": 500, "random_state": 0}
         expected = DuOri(**options).fit(X, y)
 
-        def rotation(X, m, rng):
+        def rotation(X, m, rng, scatter=None):
             assert m == 5
             return spaces.mapped(X, Q), Q
 
@@ -83,7 +83,7 @@ class TestOrthogonalProjection:
         X = rng.normal(size=(8, 30))
         triplets = Triplets(random_index(8, 40, rng))
         options = {"reg": 0.3, "max_epochs": 3, "rng": np.random.default_rng(0)}
-        expected = solve_dual(spaces.original(X)[0], triplets, get_loss("hinge"), **options)
+        expected = solve_dual(spaces.original(X), triplets, get_loss("hinge"), **options)
         options["rng"] = np.random.default_rng(0)
         found = solve_dual(spaces.row_span(X)[0], triplets, get_loss("hinge"), **options)
         np.testing.assert_allclose(found.beta, expected.beta, rtol=0, atol=1e-11)

@@ -5,7 +5,7 @@ of the same precision. ``pair_*`` functions work with the pair graph C of weight
 Σ β_t A_t = XᵀCX.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -219,11 +219,12 @@ def pair_dot(triplets: Array, beta: Array, Y: Array) -> Array:
     return out
 
 
-def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
-    """XᵀCX, its lower triangle written out (d × d) a block of columns at a time.
+def quadratic(X: Rows, apply: Callable[[Array], Array]) -> Array:
+    """XᵀKX for a symmetric K given as what it does to dense columns.
 
-    C·1 = 0, so the columns are centred before C adds them up: where their mean is large, its
-    digits would otherwise drown theirs.
+    Its lower triangle is written out (d × d), a block of columns at a time. K·1 must be 0: the
+    columns are centred before K adds them up, for where their mean is large its digits would
+    otherwise drown theirs.
     """
     n, d = X.shape
     mean = column_means(X)
@@ -233,5 +234,26 @@ def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
     for start in range(0, d, width):
         columns = slice(start, min(start + width, d))
         block = to_dense(by_column[:, columns]) - mean[columns]
-        result[start:, columns] = tdot(by_column[:, start:], threaded_dot(C, block))
+        result[start:, columns] = tdot(by_column[:, start:], apply(block))
     return result
+
+
+def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
+    """XᵀCX, its lower triangle written out (d × d)."""
+    return quadratic(X, lambda block: threaded_dot(C, block))
+
+
+def within_scatter(X: Rows, members: sp.csr_matrix, sizes: Array) -> float:
+    """Σ‖x − mean of its class‖² over all rows; ``members`` is classes × rows, of ones."""
+    centre = column_means(X).astype(np.float64)
+    if sp.issparse(X):
+        sums = members @ X.astype(np.float64)
+        total = float(np.square(X.data, dtype=np.float64).sum())
+        return max(total - float((sums.power(2).sum(axis=1).A1 / sizes).sum()), 0.0)
+    total = 0.0
+    sums = np.zeros((len(sizes), X.shape[1]))
+    for start in range(0, X.shape[0], 1024):
+        rows = X[start : start + 1024] - centre
+        total += float(np.einsum("ij,ij->", rows, rows))
+        sums += members[:, start : start + 1024] @ rows
+    return max(total - float((np.square(sums).sum(axis=1) / sizes).sum()), 0.0)

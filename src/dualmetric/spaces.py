@@ -11,22 +11,39 @@ from sklearn.decomposition import PCA
 from . import products
 from ._system import require_memory
 from ._types import Array, Rows
+from .whitening import ExplicitScatter, Scatter
 
 
-def original(X: Rows) -> tuple[Array, None]:
-    """Return the rows as they are (DuOri)."""
+def original(X: Rows, scatter: Scatter | None = None) -> Array:
+    """Return the rows as they are, or whitened by the scatter (DuOri)."""
     n, d = X.shape
     require_memory(
         (4 * n * d + 3 * d * d) * X.dtype.itemsize,
         f"solving the dual problem in all {d:,} dimensions of {n:,} rows",
         "Use DuRP, which solves it in n_projections dimensions.",
     )
-    return _centred(products.to_dense(X)), None
+    rows = _centred(products.to_dense(X))
+    if scatter is None:
+        return rows
+    if not isinstance(scatter, ExplicitScatter):
+        raise ValueError(
+            f"whitening {d:,} features without projecting them is not supported: use DuRP, or "
+            "shrinkage=1.0"
+        )
+    return scatter.whiten(rows)
 
 
-def random_projection(X: Rows, m: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Project by R ∈ ℝ^{d×m} with entries from N(0, 1/m) (DuRP, SRP; Alg. 1, step 2)."""
-    R = rng.standard_normal((X.shape[1], m)).astype(X.dtype, copy=False)
+def random_projection(
+    X: Rows, m: int, rng: np.random.Generator, scatter: Scatter | None = None
+) -> tuple[Array, Array]:
+    """Project by R ∈ ℝ^{d×m} with entries from N(0, 1/m) (DuRP, SRP; Alg. 1, step 2).
+
+    With a scatter S, by S^−½R: a random projection of the whitened rows.
+    """
+    if scatter is None:
+        R = rng.standard_normal((X.shape[1], m)).astype(X.dtype, copy=False)
+    else:
+        R = scatter.whitening_columns(m, rng)
     R /= np.sqrt(m, dtype=X.dtype)
     return mapped(X, R), R
 

@@ -23,9 +23,10 @@ from sklearn.utils import check_random_state, check_scalar
 from .. import products, spaces
 from .._types import Array, Rows
 from ..losses import get_loss
-from ..recovery import recover_factor
+from ..recovery import DENSE_LIMIT, recover_factor
 from ..solver import Epoch, solve_dual
 from ..triplets import Triplets
+from ..whitening import ExplicitScatter, ImplicitScatter, Scatter, of_pairs, within_classes
 from ._base import OUT_OF_RANGE, TripletLearner
 
 _SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
@@ -47,6 +48,7 @@ class _DualLearner(TripletLearner):
         reg: float | None = None,
         max_epochs: int = 3,
         tol: float | None = None,
+        shrinkage: float = 1.0,
         scale: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -58,6 +60,7 @@ class _DualLearner(TripletLearner):
         self.reg = reg
         self.max_epochs = max_epochs
         self.tol = tol
+        self.shrinkage = shrinkage
         self.scale = scale
         self.random_state = random_state
         self.verbose = verbose
@@ -87,15 +90,23 @@ class _DualLearner(TripletLearner):
         self.triplets_ = self._get_triplets(X, y, triplets, unit, rng)
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
-        rows, index = _rows_in_play(X, self.triplets_)
+        rows, index, named = _rows_in_play(X, self.triplets_)
+        labels = None if y is None or triplets is not None else np.asarray(y)[named]
         spanned = None
-        if self._rebuilt_in_original and rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
-            spanned = rows
-            rows, rotation = spaces.row_span(rows)
-        Z, basis = self._space(rows, X, rng)
-        Z /= np.asarray(unit, dtype=Z.dtype)
+        if self._rebuilt_in_original:
+            if rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
+                spanned = rows
+                rows, rotation = spaces.row_span(rows)
+            scatter = self._scatter(rows, index, labels)
+            Z, basis = self._space(rows, X, rng, scatter)
+        else:
+            rows, basis = self._space(rows, X, rng, None)
+            scatter = self._scatter(rows, index, labels)
+            Z = spaces.original(rows, scatter)
+        if scatter is not None and self.scale:
+            unit = self._length_unit(Z)  # the length that counts as one is that of whitened rows
         solution = solve_dual(
-            Z,
+            Z / np.asarray(unit, dtype=Z.dtype),
             index,
             loss,
             reg=reg,
@@ -110,13 +121,13 @@ class _DualLearner(TripletLearner):
         self.n_iter_ = solution.history[-1].epoch
 
         weight = solution.beta / (reg * len(index))
-        if self._rebuilt_in_original:
-            factor = recover_factor(rows, index, weight, self.n_components, rng, unit=unit)
-            if spanned is not None:
-                factor = products.tdot(spanned, rotation @ factor)
-        else:
-            factor = recover_factor(Z, index, weight, self.n_components, rng)
-            factor = basis @ (factor / np.asarray(unit, dtype=Z.dtype))
+        factor = recover_factor(
+            rows, index, weight, self.n_components, rng, unit=unit, scatter=scatter
+        )
+        if not self._rebuilt_in_original:
+            factor = basis @ factor
+        elif spanned is not None:
+            factor = products.tdot(spanned, rotation @ factor)
         if not np.isfinite(factor).all():
             raise ValueError(OUT_OF_RANGE)
         if factor.shape[1] == 0:
@@ -131,8 +142,28 @@ class _DualLearner(TripletLearner):
         return self._store_metric(factor)
 
     @abstractmethod
-    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array | None]:
+    def _space(
+        self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None
+    ) -> tuple[Array, Array | None]:
         """Rows of the triplets in the space of the dual problem, and the map to it."""
+
+    def _scatter(self, rows: Rows, index: Triplets, labels: Array | None) -> Scatter | None:
+        """S, by which the rows are whitened; None where they are not."""
+        if self.shrinkage == 1.0:
+            return None
+        if labels is None:
+            pairs = np.unique(index.index[:, :2], axis=0)
+            spread = of_pairs(rows, *np.ascontiguousarray(pairs.T))
+        else:
+            spread = within_classes(rows, labels)
+        if spread.trace <= 0.0:
+            raise ValueError(
+                "rows that belong together do not differ at all, so that there is no scatter to "
+                "whiten by: use shrinkage=1.0"
+            )
+        if rows.shape[1] <= DENSE_LIMIT:
+            return ExplicitScatter(rows, spread, self.shrinkage, self.n_features_in_)
+        return ImplicitScatter(rows, spread, self.shrinkage)
 
     def _check_parameters(self) -> None:
         check_scalar(self.n_triplets, "n_triplets", Integral, min_val=1)
@@ -147,6 +178,9 @@ class _DualLearner(TripletLearner):
             value = getattr(self, name)
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar
                 raise ValueError(f"{name} must be a finite number or None; got {value}")
+        check_scalar(
+            self.shrinkage, "shrinkage", Real, min_val=0, max_val=1, include_boundaries="right"
+        )
         check_scalar(self.scale, "scale", (bool, np.bool_))
 
     def _print_epoch(self, epoch: Epoch) -> None:
@@ -156,12 +190,15 @@ class _DualLearner(TripletLearner):
         )
 
 
-def _rows_in_play(X: Rows, triplets: Triplets) -> tuple[Rows, Triplets]:
-    """Only rows that triplets name take part; where they are few, work on a copy of them."""
+def _rows_in_play(X: Rows, triplets: Triplets) -> tuple[Rows, Triplets, Array]:
+    """Only rows that triplets name take part; where they are few, work on a copy of them.
+
+    Returns the rows, the triplets over them, and their numbers in X.
+    """
     named = triplets.rows()
     if len(named) > _GATHER_BELOW * X.shape[0]:
-        return X, triplets
-    return products.take_rows(X, named), triplets.renumber(named)
+        return X, triplets, np.arange(X.shape[0])
+    return products.take_rows(X, named), triplets.renumber(named), named
 
 
 class _ProjectedLearner(_DualLearner):
@@ -178,6 +215,7 @@ class _ProjectedLearner(_DualLearner):
         reg: float | None = None,
         max_epochs: int = 3,
         tol: float | None = None,
+        shrinkage: float = 1.0,
         scale: bool = True,
         random_state: Any = None,
         verbose: int = 0,
@@ -190,6 +228,7 @@ class _ProjectedLearner(_DualLearner):
             reg=reg,
             max_epochs=max_epochs,
             tol=tol,
+            shrinkage=shrinkage,
             scale=scale,
             random_state=random_state,
             verbose=verbose,
@@ -217,6 +256,10 @@ _PARAMETERS = """n_components : int or None, default=None
         Passes over the triplets.
     tol : float or None, default=None
         Stop earlier, when the duality gap is at most ``tol`` times the primal objective.
+    shrinkage : float, default=1.0
+        Between 0 and 1. Below 1, the regulariser knows how rows of one class (anchor and positive,
+        where there are only triplets) differ, and discounts those directions: see
+        `dualmetric.whitening`. 1 is the paper's method; the less, the stronger.
     scale : bool, default=True
         Measure distances relative to their root mean square over the training rows, so that the
         result does not depend on the unit of X. False is the paper's setting.
@@ -286,8 +329,10 @@ class DuRP(_ProjectedLearner):
     True
     """
 
-    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
-        return spaces.random_projection(rows, self.n_projections, rng)
+    def _space(
+        self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None
+    ) -> tuple[Array, Array]:
+        return spaces.random_projection(rows, self.n_projections, rng, scatter)
 
 
 @_document
@@ -309,8 +354,10 @@ class DuOri(_DualLearner):
     DuRP : Nearly the same metric at a small part of the cost.
     """
 
-    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, None]:
-        return spaces.original(rows)
+    def _space(
+        self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None
+    ) -> tuple[Array, None]:
+        return spaces.original(rows, scatter), None
 
 
 @_document
@@ -334,8 +381,10 @@ class SRP(_ProjectedLearner):
 
     _rebuilt_in_original = False
 
-    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
-        return spaces.random_projection(rows, self.n_projections, rng)
+    def _space(
+        self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None
+    ) -> tuple[Array, Array]:
+        return spaces.random_projection(rows, self.n_projections, rng, scatter)
 
 
 @_document
@@ -355,6 +404,8 @@ class SPCA(_ProjectedLearner):
 
     _rebuilt_in_original = False
 
-    def _space(self, rows: Rows, X: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _space(
+        self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None
+    ) -> tuple[Array, Array]:
         basis = spaces.principal_components(X, self.n_projections, int(rng.integers(2**31 - 1)))
         return spaces.mapped(rows, basis), basis

@@ -1,0 +1,145 @@
+r"""Whitening: a regulariser that knows how rows of one class differ.
+
+The paper's ‖M‖_F² becomes ‖S^½MS^½‖_F², with
+
+.. math:: S = (1 - s)\,W + s\,\frac{\operatorname{tr} W}{d}\,I, \qquad W = X^\top K X,
+
+where W is the scatter of rows about the mean of their class, or of the differences between anchor
+and positive where only triplets are known, and s is the shrinkage. It is the paper's problem for
+the rows S^−½x; s = 1 leaves them as they are, up to a factor. K is never written out, and neither
+is S where the rows are wide.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import solve_triangular
+
+from . import products
+from ._types import Array, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """K of W = XᵀKX, as what it does to a dense array with one row an example.
+
+    Attributes
+    ----------
+    apply : callable
+        ``apply(Q)`` is KQ.
+    sample : callable
+        ``sample(m, rng)`` draws m Gaussian columns with covariance K.
+    trace : float
+        tr W.
+    """
+
+    apply: Callable[[Array], Array]
+    sample: Callable[[int, np.random.Generator], Array]
+    trace: float
+
+
+def within_classes(X: Rows, labels: Array) -> Spread:
+    """K = H/n, where HQ is Q less the mean of each class: scatter about class means."""
+    n = X.shape[0]
+    codes = np.unique(labels, return_inverse=True)[1]
+    sizes = np.bincount(codes)
+    members = sp.csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(len(sizes), n))
+
+    def centred(Q: Array) -> Array:
+        means = (members.astype(Q.dtype) @ Q) / sizes[:, None].astype(Q.dtype)
+        return Q - means[codes]
+
+    return Spread(
+        lambda Q: centred(Q) / Q.dtype.type(n),
+        lambda m, rng: centred(rng.standard_normal((n, m))) / np.sqrt(n),
+        products.within_scatter(X, members, sizes) / n,
+    )
+
+
+def of_pairs(X: Rows, left: Array, right: Array) -> Spread:
+    """K = PᵀP/N, where PQ holds the differences of N pairs of rows: scatter of differences."""
+    n, n_pairs = X.shape[0], len(left)
+    signs = np.repeat([1.0, -1.0], n_pairs)
+    number = np.tile(np.arange(n_pairs), 2)
+    P = sp.csr_matrix((signs, (number, np.concatenate([left, right]))), shape=(n_pairs, n))
+    K = (P.T @ P) / n_pairs
+    return Spread(
+        lambda Q: K.astype(Q.dtype) @ Q,
+        lambda m, rng: (P.T @ rng.standard_normal((n_pairs, m))) / np.sqrt(n_pairs),
+        float(products.sq_distances(X, left, right).mean(dtype=np.float64)),
+    )
+
+
+class ExplicitScatter:
+    """S written out and factored as UᵀU; for few features."""
+
+    def __init__(self, X: Rows, spread: Spread, shrinkage: float, n_features: int) -> None:
+        S = (1.0 - shrinkage) * products.quadratic(X, spread.apply)
+        S = np.tril(S) + np.tril(S, -1).T
+        S[np.diag_indices_from(S)] += shrinkage * spread.trace / n_features
+        self.matrix = S
+        self._upper = np.linalg.cholesky(S.astype(np.float64)).T
+
+    def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
+        """m columns with the law of S^−½g, g Gaussian: they project whitened rows at random."""
+        draws = rng.standard_normal((len(self.matrix), m))
+        return solve_triangular(self._upper, draws).astype(self.matrix.dtype)
+
+    def whiten(self, rows: Array) -> Array:
+        """Rows x as U^−ᵀx: whitened, up to a rotation."""
+        white = solve_triangular(self._upper, rows.T, trans="T")
+        return np.ascontiguousarray(white.T, dtype=rows.dtype)
+
+
+class ImplicitScatter:
+    """S as products with X, and its inverse by conjugate gradients; for many features."""
+
+    def __init__(self, X: Rows, spread: Spread, shrinkage: float) -> None:
+        self._X, self._back = X, products.transposed(X)
+        self._spread, self._shrinkage = spread, shrinkage
+        self._ridge = shrinkage * spread.trace / X.shape[1]
+
+    def dot(self, B: Array) -> Array:
+        """S·B."""
+        inner = self._spread.apply(products.threaded_dot(self._X, B))
+        scatter = products.threaded_dot(self._back, inner)
+        return B.dtype.type(1.0 - self._shrinkage) * scatter + B.dtype.type(self._ridge) * B
+
+    def solve(self, B: Array, *, tol: float, max_iter: int) -> Array:
+        """S⁻¹·B by conjugate gradients, each column until its residual is ``tol`` of B's."""
+        Y = np.zeros_like(B)
+        R = B.copy()
+        D = R.copy()
+        square = np.einsum("ij,ij->j", R, R, dtype=np.float64)
+        goal = square * tol**2
+        for _ in range(max_iter):
+            if (square <= goal).all():
+                break
+            SD = self.dot(D)
+            curvature = np.einsum("ij,ij->j", D, SD, dtype=np.float64)
+            step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
+            step = step.astype(B.dtype)
+            Y += step * D
+            R -= step * SD
+            new = np.einsum("ij,ij->j", R, R, dtype=np.float64)
+            ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
+            D = R + ratio.astype(B.dtype) * D
+            square = new
+        return Y
+
+    def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
+        """m columns with the law of S^−½g, g Gaussian.
+
+        S⁻¹(√(s·tr W/d)·g₁ + √(1−s)·Xᵀg₂) with g₁ standard and g₂ of covariance K has covariance
+        S⁻¹SS⁻¹ = S⁻¹.
+        """
+        d, dtype = self._X.shape[1], self._X.dtype
+        draws = np.sqrt(self._ridge) * rng.standard_normal((d, m))
+        within = self._spread.sample(m, rng).astype(dtype)
+        draws += np.sqrt(1.0 - self._shrinkage) * products.threaded_dot(self._back, within)
+        return self.solve(draws.astype(dtype), tol=1e-3, max_iter=200)
+
+
+Scatter = ExplicitScatter | ImplicitScatter
