@@ -32,7 +32,8 @@ from dualmetric import (
     mean_average_precision,
     spaces,
 )
-from dualmetric.learners import _base, dual
+from dualmetric.learners import _base
+from dualmetric.learners import _dual as dual
 
 LEARNERS = [DuRP, DuOri, SRP, SPCA]
 PROJECTED = [DuRP, SRP, SPCA]
@@ -90,6 +91,7 @@ def test_clone_and_get_params(learner, data):
         "max_epochs": 2,
         "tol": 1e-3,
         "shrinkage": 0.9,
+        "distance": "cosine",
         "scale": False,
         "random_state": 3,
         "verbose": 0,
@@ -1007,10 +1009,12 @@ def test_transform_of_rows_too_large_for_float32(data):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_too_wide_for_the_original_space(sparse, monkeypatch):
-    X, y = make_data(40, 30)
+    X, y = make_data(400, 300)
     X = sp.csr_array(X) if sparse else X
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 20_000)
-    with pytest.raises(ValueError, match=r"all 30 dimensions .* needs .* kB .* 20\.0 kB .* DuRP"):
+    need = DuOri(**FEW).estimate(X).memory
+    assert DuRP(**FEW).estimate(X).memory < need
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: need - 1)
+    with pytest.raises(ValueError, match=r"DuOri.fit on 400 × 300 needs .* MB .* DuRP needs least"):
         DuOri(**FEW).fit(X, y)
     assert is_usable(DuRP(**FEW).fit(X, y), X)
 

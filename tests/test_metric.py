@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save as tensor_bytes
+from sklearn.metrics.pairwise import cosine_distances
 
 from dualmetric import Metric
 
@@ -156,6 +159,205 @@ def test_bad_metrics(factor, names, message):
         Metric(factor, 5, names)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"factor": None}, "without a factor needs n_features"),
+        ({"factor": None, "n_features": 0}, "n_features must be a whole number, at least 1; got 0"),
+        ({"factor": None, "n_features": 2.5}, r"n_features must be a whole number.* got 2\.5"),
+        ({"factor": 3.0}, r"rank at least 1; got \(\)"),
+        ({"factor": [1.0, 2.0]}, r"got \(2,\)"),
+        ({"factor": [["a"]]}, "float32 or float64; got <U1"),
+        ({"factor": [[np.nan]]}, "the factor of a metric holds NaN or infinity"),
+        ({"factor": [[1.0]], "distance": "manhattan"}, "'euclidean' or 'cosine'; got 'manhattan'"),
+        ({"factor": [[1.0]], "distance": None}, "'euclidean' or 'cosine'; got None"),
+        ({"factor": [[1.0]], "centre": [1.0]}, "a centre goes with distance='cosine' only"),
+        (
+            {"factor": [[1.0, 2.0]], "centre": [1.0], "distance": "cosine"},
+            r"centre of a metric of rank 2 must have shape \(2,\); got \(1,\)",
+        ),
+        (
+            {"factor": None, "n_features": 3, "centre": [[1.0] * 3], "distance": "cosine"},
+            r"rank 3 must have shape \(3,\); got \(1, 3\)",
+        ),
+        (
+            {"factor": [[1.0]], "centre": [np.inf], "distance": "cosine"},
+            "the centre of a metric holds NaN or infinity",
+        ),
+        (
+            {"factor": [[1.0]], "centre": np.array([1]), "distance": "cosine"},
+            "the centre of a metric must be float32 or float64; got int64",
+        ),
+    ],
+)
+def test_more_bad_metrics(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Metric(**arguments)
+
+
+def test_width_follows_from_the_factor():
+    metric = Metric([[3], [4]], distance="cosine", centre=[1])
+    assert (metric.n_features, metric.rank, metric.kind) == (2, 1, "cosine")
+    assert metric.factor.dtype == metric.centre.dtype == np.float64
+    assert Metric([[3], [4]]).distance([[1, 1]], [[0, 0]]) == 7.0
+    assert repr(metric) == "<Cosine metric of rank 1 over 2 features>"
+    assert repr(Metric([[3], [4]])) == "<Metric of rank 1 over 2 features>"
+
+
+def test_names_in_any_sequence():
+    for names in (["a", "b"], np.array(["a", "b"], dtype=object), ("a", "b")):
+        assert Metric(None, 2, names).feature_names == ("a", "b")
+
+
+def test_width_in_any_kind_of_integer(tmp_path):
+    Metric(None, np.int64(2)).save(tmp_path / "m")
+    assert Metric.load(tmp_path / "m").n_features == 2
+
+
+# --- cosine -----------------------------------------------------------------------------------
+
+
+def make_cosine(dtype=np.float64, centred=True, identity=False, rank=3, d=5):
+    factor = None if identity else make_metric(dtype, rank, d).factor
+    size = d if identity else rank
+    centre = np.random.default_rng(3).standard_normal(size).astype(dtype) if centred else None
+    return Metric(factor, d, None, INFO, centre, "cosine")
+
+
+@pytest.mark.parametrize(
+    ("kind", "identity", "centred"),
+    [
+        *product(KINDS, [False], [False, True]),
+        *product(KINDS, [True], [False]),
+        *product([np.asarray, list], [True], [True]),  # a sparse matrix is not centred: see below
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cosine_agrees_with_scikit_learn(kind, identity, centred, dtype):
+    metric = make_cosine(dtype, centred, identity)
+    A, B = make_rows(6, dtype=dtype), make_rows(6, dtype=dtype, seed=2)
+    L = np.eye(5) if identity else metric.factor.astype(np.float64)
+    c = metric.centre.astype(np.float64) if centred else 0.0
+    expected = 2 * cosine_distances(A @ L - c, B @ L - c)
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    a, b = as_kind(A, kind), as_kind(B, kind)
+    assert_allclose(metric.pairwise(a, b) ** 2, expected, atol=tolerance)
+    assert_allclose(metric.distance(a, b) ** 2, np.diagonal(expected), atol=tolerance)
+    out = metric.transform(a)
+    assert sp.issparse(out) == (identity and kind not in (np.asarray, list))
+    lengths = np.linalg.norm(out.toarray() if sp.issparse(out) else out, axis=1)
+    assert_allclose(lengths, 1.0, rtol=tolerance)
+    if kind is not list:
+        assert out.dtype == metric.distance(a, b).dtype == dtype
+    assert_allclose(metric.matrix(), L @ L.T, atol=tolerance)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_cosine_ranks_as_scikit_learn(centred):
+    metric = make_cosine(centred=centred)
+    A, B = make_rows(10), make_rows(40, seed=2)
+    c = metric.centre if centred else 0.0
+    expected = cosine_distances(A @ metric.factor - c, B @ metric.factor - c)
+    assert_array_equal(np.argsort(metric.pairwise(A, B)), np.argsort(expected))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_zeros_stay_zero(kind, identity, dtype):
+    X = make_rows(4, dtype=dtype)
+    X[2] = 0.0
+    metric = make_cosine(dtype, centred=False, identity=identity)
+    out = metric.transform(kind(X))
+    assert out.dtype == dtype
+    out = out.toarray() if sp.issparse(out) else out
+    assert_array_equal(out[2], 0.0)
+    assert_allclose(np.linalg.norm(out, axis=1), [1.0, 1.0, 0.0, 1.0], rtol=1e-6)
+    distances = metric.pairwise(kind(X))
+    assert_allclose(distances[2], [1.0, 1.0, 0.0, 1.0], rtol=1e-6)
+    assert_array_equal(metric.transform(kind(np.zeros((3, 5), dtype=dtype))).sum(), 0.0)
+
+
+def test_a_row_at_the_centre_stays_zero():
+    metric = Metric(np.eye(2), centre=[1.0, 2.0], distance="cosine")
+    assert_array_equal(metric.transform([[1.0, 2.0], [1.0, 3.0]]), [[0.0, 0.0], [0.0, 1.0]])
+
+
+def test_a_sparse_matrix_is_not_centred():
+    metric = make_cosine(identity=True)
+    for use in (metric.transform, metric.pairwise, lambda X: metric.distance(X, X)):
+        with pytest.raises(
+            ValueError, match=r"would fill a sparse X .*X\.toarray\(\).*centre=None"
+        ):
+            use(sp.csr_array(make_rows(3)))
+    assert metric.transform(make_rows(3)).shape == (3, 5)
+
+
+def test_cosine_of_a_sparse_matrix_with_duplicates_and_wide_indices():
+    index = np.array([1, 0, 1], dtype=np.int64)
+    indptr = np.array([0, 3, 3], dtype=np.int64)
+    X = sp.csr_array((np.array([1.0, 4.0, 2.0]), index, indptr), shape=(2, 2))
+    out = Metric(None, 2, distance="cosine").transform(X)
+    assert_allclose(out.toarray(), [[0.8, 0.6], [0.0, 0.0]], rtol=1e-15)
+    assert_array_equal(X.data, [1.0, 4.0, 2.0])
+    assert_array_equal(X.indices, [1, 0, 1])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cosine_of_rows_beyond_the_range_of_their_squares(kind, identity, dtype):
+    large, small = (1e38, 1e-38) if dtype == np.float32 else (1e200, 1e-200)
+    X = np.array([[3.0, 3.0], [3.0, 0.0], [3.0, 3.0], [0.0, 0.0]], dtype=dtype)
+    X[:2] *= dtype(large)
+    X[2] *= dtype(small)
+    factor = None if identity else np.eye(2, dtype=dtype)
+    out = Metric(factor, 2, distance="cosine").transform(kind(X))
+    out = out.toarray() if sp.issparse(out) else out
+    half = np.sqrt(0.5)
+    assert_allclose(out, [[half, half], [1.0, 0.0], [half, half], [0.0, 0.0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("identity", [False, True])
+def test_cosine_does_not_change_rows(identity):
+    for centred in (False, True):
+        X = make_rows(4)
+        X.flags.writeable = False
+        before = X.copy()
+        metric = make_cosine(centred=centred, identity=identity)
+        metric.transform(X)
+        metric.pairwise(X)
+        assert_array_equal(X, before)
+    sparse = sp.csr_array(before)
+    make_cosine(centred=False, identity=identity).transform(sparse)
+    assert_array_equal(sparse.toarray(), before)
+
+
+def test_rows_too_large_to_centre():
+    metric = Metric(None, 1, centre=[-1.5e308], distance="cosine")
+    with pytest.raises(ValueError, match="too large for this metric in float64: check their unit"):
+        metric.transform([[1.5e308]])
+
+
+@given(arrays(np.float64, (4, 5), elements=st.floats(-1e300, 1e300)), st.booleans())
+def test_cosine_of_anything_has_length_one_or_zero(X, sparse):
+    out = Metric(None, 5, distance="cosine").transform(sp.csr_array(X) if sparse else X)
+    lengths = np.linalg.norm(out.toarray() if sparse else out, axis=1)
+    assert_allclose(lengths, X.any(axis=1), rtol=1e-12)
+
+
+def test_pickle_of_the_cosine():
+    metric = pickle.loads(pickle.dumps(make_cosine()))
+    assert metric.kind == "cosine"
+    assert_array_equal(metric.transform(make_rows(3)), make_cosine().transform(make_rows(3)))
+
+
+def test_metrics_pickled_before_the_cosine():
+    metric = object.__new__(Metric)
+    metric.__dict__.update(factor=np.eye(2), n_features=2, feature_names=None, info={})
+    assert_array_equal(metric.transform(np.eye(2)), np.eye(2))
+
+
 def test_metrics_are_compared_by_identity_and_can_be_kept_in_sets():
     metric, other = make_metric(), make_metric()
     assert metric == metric
@@ -215,6 +417,34 @@ def test_truncate_keeps_names_and_info():
     assert (short.feature_names, short.info) == (NAMES, INFO)
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("centred", [False, True])
+def test_truncate_of_the_cosine(rank, dtype, centred):
+    """Rows are centred, cut to the leading directions of L, and only then scaled."""
+    metric, X = make_cosine(dtype, centred, rank=4, d=7), make_rows(6, d=7, dtype=dtype)
+    short = metric.truncate(rank)
+    assert (short.kind, short.rank, short.factor.dtype) == ("cosine", rank, dtype)
+    _, _, Vt = np.linalg.svd(metric.factor.astype(np.float64), full_matrices=False)
+    rows = X @ metric.factor - (metric.centre if centred else 0.0)
+    expected = 2 * cosine_distances(rows @ Vt[:rank].T)
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    assert_allclose(short.pairwise(X) ** 2, expected, atol=tolerance)
+    assert (short.centre is None) is not centred
+    if centred:
+        assert short.centre.dtype == dtype
+        assert short.centre.shape == (rank,)
+
+
+def test_truncate_of_the_cosine_to_no_less_than_its_rank():
+    metric = make_cosine()
+    assert metric.truncate(3) is metric
+    plain = make_cosine(identity=True)
+    assert plain.truncate(5) is plain
+    with pytest.raises(ValueError, match="no leading ones to keep"):
+        plain.truncate(4)
+
+
 def test_truncate_of_the_identity():
     metric = Metric(None, 5)
     assert metric.truncate(5) is metric
@@ -252,6 +482,28 @@ def test_round_trip_of_the_identity(tmp_path):
     assert (back.factor, back.n_features, back.rank) == (None, 4, 4)
     assert back.feature_names == ("a", "b", "c", "d")
     assert back.info == {}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("centred", [False, True])
+def test_round_trip_of_the_cosine(dtype, identity, centred, tmp_path):
+    metric = make_cosine(dtype, centred, identity)
+    metric.save(tmp_path / "m")
+    back = Metric.load(tmp_path / "m")
+    assert (back.kind, back.n_features, back.info) == ("cosine", 5, INFO)
+    assert (back.factor is None) is identity
+    assert (back.centre is None) is not centred
+    if centred:
+        assert back.centre.dtype == dtype
+        assert_array_equal(back.centre, metric.centre)
+    assert_array_equal(back.transform(make_rows(3)), metric.transform(make_rows(3)))
+
+
+def test_files_from_before_the_cosine(tmp_path):
+    (tmp_path / "m").write_bytes(file_bytes())
+    metric = Metric.load(tmp_path / "m")
+    assert (metric.kind, metric.centre) == ("euclidean", None)
 
 
 @pytest.mark.parametrize(
@@ -301,6 +553,11 @@ def file_bytes(factor=None, text=None, **changes):
     return tensor_bytes({"factor": factor}, {"dualmetric": text or header(**changes)})
 
 
+def centre_bytes(centre, factor=None, distance="cosine"):
+    tensors = {"factor": np.ones((5, 2)) if factor is None else factor, "centre": centre}
+    return tensor_bytes(tensors, {"dualmetric": header(distance=distance)})
+
+
 def zip_bytes(tmp_path):
     np.savez(tmp_path / "a.npz", factor=np.ones((5, 2)))
     return (tmp_path / "a.npz").read_bytes()
@@ -341,6 +598,27 @@ DAMAGED = {
         ),
         "expected one float tensor",
     ),
+    "a third tensor": (
+        tensor_bytes(
+            {"factor": np.ones((5, 2)), "centre": np.ones(2), "more": np.ones(1)},
+            {"dualmetric": header(distance="cosine")},
+        ),
+        "expected one float tensor",
+    ),
+    "centre of integers": (centre_bytes(np.ones(2, dtype=int)), "expected one float tensor"),
+    "centre of another rank": (centre_bytes(np.ones(3)), r"rank 2 .* got \(3,\)"),
+    "centre is empty": (centre_bytes(np.ones(0)), r"rank 2 .* got \(0,\)"),
+    "centre is a matrix": (centre_bytes(np.ones((1, 2))), r"rank 2 .* got \(1, 2\)"),
+    "centre is NaN": (centre_bytes(np.array([1.0, np.nan])), "centre .* NaN or infinity"),
+    "centre is infinite": (centre_bytes(np.array([1.0, np.inf])), "centre .* NaN or infinity"),
+    "centre without cosine": (centre_bytes(np.ones(2), distance="euclidean"), "centre goes with"),
+    "centre of the identity": (
+        tensor_bytes({"centre": np.ones(4)}, {"dualmetric": header(distance="cosine")}),
+        r"rank 5 .* got \(4,\)",
+    ),
+    "unknown distance": (file_bytes(distance="Cosine"), "'euclidean' or 'cosine'; got 'Cosine'"),
+    "distance is null": (file_bytes(distance=None), "'euclidean' or 'cosine'; got None"),
+    "distance is a list": (file_bytes(distance=["cosine"]), "'euclidean' or 'cosine'; got"),
     "NaN": (file_bytes(not_finite(np.nan)), "holds NaN or infinity"),
     "infinity": (file_bytes(not_finite(-np.inf)), "holds NaN or infinity"),
     "other shape": (file_bytes(np.ones((4, 2))), r"over 5 features .* got \(4, 2\)"),
@@ -380,9 +658,9 @@ def test_numpy_archive(tmp_path):
         Metric.load(path)
 
 
-@pytest.mark.parametrize("names", [None, NAMES])
-def test_files_cut_short_at_any_length(names, tmp_path):
-    make_metric(names=names).save(tmp_path / "m")
+@pytest.mark.parametrize("make", [make_metric, lambda: make_metric(names=NAMES), make_cosine])
+def test_files_cut_short_at_any_length(make, tmp_path):
+    make().save(tmp_path / "m")
     content = (tmp_path / "m").read_bytes()
     path = tmp_path / "bad.metric"
     for length in range(len(content)):
@@ -392,9 +670,10 @@ def test_files_cut_short_at_any_length(names, tmp_path):
 
 
 @given(st.data())
-def test_any_changed_byte_is_found_or_harmless(tmp_path_factory, data):
+@pytest.mark.parametrize("make", [lambda: make_metric(names=NAMES), make_cosine])
+def test_any_changed_byte_is_found_or_harmless(make, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("changed")
-    make_metric(names=NAMES).save(folder / "m")
+    make().save(folder / "m")
     content = bytearray((folder / "m").read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -405,6 +684,7 @@ def test_any_changed_byte_is_found_or_harmless(tmp_path_factory, data):
         assert str(folder / "m") in str(error)  # noqa: PT017 - loading is as good
     else:
         assert np.isfinite(metric.factor).all()
+        assert metric.centre is None or np.isfinite(metric.centre).all()
 
 
 def test_folder(tmp_path):

@@ -1,80 +1,123 @@
 """Metric: what happens to a row, and what people do with it."""
 
-import json
 import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import products
-from ._files import write_atomically
+from . import _explain, _metric_file, products, sources
+from ._explain import Explanation
 from ._system import require_memory
 from ._types import Array, Rows
 from ._validation import refuse_mask
 
-FORMAT_VERSION = 1
-_KEY = "dualmetric"
+DISTANCES = ("euclidean", "cosine")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Metric:
     """A Mahalanobis distance ‖Lᵀa − Lᵀb‖ in factored form: M = LLᵀ is never needed.
 
     The square of this distance is the paper's d_M(a, b) = (a − b)ᵀM(a − b).
 
+    With ``distance="cosine"``, a row x becomes (Lᵀx − c)/‖Lᵀx − c‖, and the distance is the
+    Euclidean one between such rows of length one: its square is 2 − 2 cos, so that it ranks as the
+    cosine does. A row with Lᵀx = c has no direction; it stays zero, at distance one from all that
+    have.
+
     Parameters
     ----------
-    factor : ndarray of shape (n_features, rank) or None
+    factor : array-like of shape (n_features, rank) or None
         L. None stands for the identity, the plain Euclidean distance.
-    n_features : int
-        Width of the rows that the metric applies to.
-    feature_names : tuple of str, optional
+    n_features : int, optional
+        Width of the rows that the metric applies to; needed only where ``factor`` is None.
+    feature_names : sequence of str, optional
         Their names.
     info : dict, optional
         How the metric was made; anything that JSON can hold.
+    centre : array-like of shape (rank,), optional
+        c, the mean of the transformed training rows; None is zero. For the cosine only: it would
+        change no Euclidean distance.
+    distance : {"euclidean", "cosine"}, default="euclidean"
+        How transformed rows are compared. Kept as the attribute ``kind``, since ``distance`` is
+        the method.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from dualmetric import Metric
-    >>> metric = Metric(np.array([[3.0], [4.0]]), n_features=2)
+    >>> metric = Metric([[3.0], [4.0]])
     >>> metric.distance([[1.0, 0.0]], [[0.0, 0.0]])
     array([3.])
+    >>> print(metric.explain([1.0, 1.0], [0.0, 0.0], feature_names=["width", "height"]))
+     7.000  distance
+    +4.000  height
+    +3.000  width
     """
 
     factor: Array | None
     n_features: int
-    feature_names: tuple[str, ...] | None = None
-    info: dict[str, Any] = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None
+    info: dict[str, Any]
+    centre: Array | None = None  # the defaults serve metrics pickled before there was a cosine
+    kind: str = "euclidean"
 
-    def __post_init__(self) -> None:
-        if self.n_features < 1:
-            raise ValueError(f"n_features must be at least 1; got {self.n_features}")
-        if self.factor is not None:
-            if (
-                self.factor.ndim != 2
-                or self.factor.shape[0] != self.n_features
-                or self.factor.shape[1] == 0
-            ):
-                raise ValueError(
-                    f"the factor of a metric over {self.n_features} features must have shape "
-                    f"({self.n_features}, rank), rank at least 1; got {self.factor.shape}"
-                )
-            if self.factor.dtype not in (np.float32, np.float64):
-                raise ValueError(
-                    "the factor of a metric must be float32 or float64; got "
-                    f"{self.factor.dtype}: convert it with astype"
-                )
-        if self.feature_names is not None and len(self.feature_names) != self.n_features:
+    def __init__(
+        self,
+        factor: Any,
+        n_features: int | None = None,
+        feature_names: Sequence[str] | None = None,
+        info: dict[str, Any] | None = None,
+        centre: Any = None,
+        distance: str = "euclidean",
+    ) -> None:
+        factor = None if factor is None else _as_floats(factor, "factor")
+        if n_features is None:
+            if factor is None:
+                raise ValueError("a metric without a factor needs n_features, the width of rows")
+            n_features = factor.shape[0] if factor.ndim else 1
+        if not isinstance(n_features, Integral) or n_features < 1:
+            raise ValueError(f"n_features must be a whole number, at least 1; got {n_features!r}")
+        n_features = int(n_features)
+        if factor is not None and (
+            factor.ndim != 2 or factor.shape[0] != n_features or factor.shape[1] == 0
+        ):
             raise ValueError(
-                f"{len(self.feature_names)} feature names were given for {self.n_features} features"
+                f"the factor of a metric over {n_features} features must have shape "
+                f"({n_features}, rank), rank at least 1; got {factor.shape}"
             )
+        _check_number_of_names(feature_names, n_features)
+        if distance not in DISTANCES:
+            raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {distance!r}")
+        if centre is not None:
+            if distance != "cosine":
+                raise ValueError(
+                    "a centre goes with distance='cosine' only: it changes no Euclidean distance"
+                )
+            centre = _as_floats(centre, "centre")
+            rank = n_features if factor is None else factor.shape[1]
+            if centre.shape != (rank,):
+                raise ValueError(
+                    f"the centre of a metric of rank {rank} must have shape ({rank},); "
+                    f"got {centre.shape}"
+                )
+        fields = {
+            "factor": factor,
+            "n_features": n_features,
+            "feature_names": None if feature_names is None else tuple(feature_names),
+            "info": {} if info is None else info,
+            "centre": centre,
+            "kind": distance,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return f"<Metric of rank {self.rank} over {self.n_features:,} features>"
+        name = "Metric" if self.kind == "euclidean" else "Cosine metric"
+        return f"<{name} of rank {self.rank} over {self.n_features:,} features>"
 
     @property
     def rank(self) -> int:
@@ -86,28 +129,48 @@ class Metric:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows in the original features.
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            Rows in the original features. A memory map, or an object with ``shape``, ``dtype`` and
+            row slicing (HDF5, Zarr), is read a block at a time.
 
         Returns
         -------
         ndarray of shape (n_samples, rank)
-            XL, in the precision of X; X itself where the metric is the identity.
+            XL, in the precision of X; for the cosine, centred and scaled to rows of length one.
+            Where the factor is the identity, X itself or a scaled copy: sparse if X is.
         """
-        return self.apply(self._check_rows(X))
+        if not sources.is_source(X):
+            return self.apply(self._check_rows(X))
+        result = None
+        for start, block in sources.blocks(X):
+            rows = self.apply(self._check_rows(block))
+            if result is None:
+                result = np.empty((X.shape[0], self.rank), dtype=rows.dtype)
+            result[start : start + len(rows)] = rows
+        if result is None:
+            raise ValueError("X has no rows")
+        return result
 
     def apply(self, X: Rows) -> Rows:
         """Do what `transform` does to rows that have been checked: finite floats of this width."""
-        if self.factor is None:
-            return X
+        rows = X
         with np.errstate(over="ignore", invalid="ignore"):
-            result = products.dot(X, self.factor.astype(X.dtype, copy=False))
-        if not np.isfinite(result).all():
-            raise ValueError(
-                f"the numbers in X are too large for this metric in {X.dtype}: check their unit"
-                + (", or pass float64" if X.dtype == np.float32 else "")
-            )
-        return result
+            if self.factor is not None:
+                rows = products.dot(X, self.factor.astype(X.dtype, copy=False))
+            if self.centre is not None:
+                if products.is_sparse(rows):
+                    raise ValueError(
+                        "this metric subtracts a centre from the features themselves, which "
+                        "would fill a sparse X with numbers: pass X.toarray(), or use a metric "
+                        "with centre=None"
+                    )
+                centre = self.centre.astype(X.dtype, copy=False)
+                rows = np.subtract(rows, centre, out=None if rows is X else rows)
+        if rows is not X and not np.isfinite(rows).all():
+            raise _too_large(X.dtype)
+        return (
+            rows if self.kind == "euclidean" else products.unit_rows(rows, in_place=rows is not X)
+        )
 
     def distance(self, A: Any, B: Any) -> Array:
         """Distance between each row of A and the same row of B."""
@@ -127,7 +190,10 @@ class Metric:
         return euclidean_distances(a, None if B is None else self.transform(B))
 
     def matrix(self) -> Array:
-        """M = LLᵀ, written out (n_features × n_features)."""
+        """M = LLᵀ, written out (n_features × n_features).
+
+        For the cosine it is what applies before rows are scaled to length one.
+        """
         d = self.n_features
         dtype = np.dtype(np.float64) if self.factor is None else self.factor.dtype
         require_memory(
@@ -137,11 +203,87 @@ class Metric:
         )
         return np.eye(d) if self.factor is None else self.factor @ self.factor.T
 
+    def explain(
+        self, a: Any, b: Any, feature_names: Sequence[str] | None = None, top: int = 10
+    ) -> Explanation:
+        """Split the distance between two rows into what each feature contributes.
+
+        The parts are linear in the difference of the rows and add up to the distance:
+
+        - Euclidean: with δ = a − b and z = Lᵀδ, feature f contributes δ_f (Lz)_f / ‖z‖, and
+          Σ_f δ_f (Lz)_f / ‖z‖ = zᵀz / ‖z‖ = ‖z‖.
+        - cosine: with α = ‖Lᵀa − c‖ and β = ‖Lᵀb − c‖ the rows are compared at length one, so that
+          δ = a/α − b/β and z = Lᵀδ − (1/α − 1/β)c. Features contribute as above, and what the
+          centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". A row
+          without direction (α = 0) counts as zero, 1/α = 0.
+
+        Parameters
+        ----------
+        a, b : {array-like, sparse matrix} of shape (n_features,) or (1, n_features)
+            Two rows in the original features.
+        feature_names : sequence of str, optional
+            Names of the features; those of the metric if None, or "feature 17", counted from 0.
+        top : int, default=10
+            How many parts to name. Parts that are zero are left out.
+
+        Returns
+        -------
+        Explanation
+            The distance, its largest parts and the sum of the rest.
+        """
+        name_of = self._namer(feature_names)
+        _check_top(top)
+        row_a, row_b = self._check_row(a, "a"), self._check_row(b, "b")
+        distance, parts = _explain.split(self.factor, self.centre, self.kind, row_a, row_b)
+        if not np.isfinite(distance):
+            raise _too_large(np.dtype(np.float64))
+        order = _explain.largest_first(parts)
+        named = [
+            ("(centre)" if f == self.n_features else name_of(f), float(parts[f]))
+            for f in order[:top]
+        ]
+        return Explanation(distance, named, float(parts[order[top:]].sum()))
+
+    def top_features(
+        self, component: int, feature_names: Sequence[str] | None = None, top: int = 10
+    ) -> list[tuple[str, float]]:
+        """Features with the largest weights in one direction of the metric.
+
+        Parameters
+        ----------
+        component : int
+            Number of the direction, from 0: a column of L.
+        feature_names : sequence of str, optional
+            Names of the features; those of the metric if None, or "feature 17", counted from 0.
+        top : int, default=10
+            How many to name. Weights that are zero are left out.
+
+        Returns
+        -------
+        list of (str, float)
+            Names and weights, the largest absolute weight first. Features whose weights differ in
+            sign pull rows to opposite ends; which end is positive has no meaning.
+        """
+        name_of = self._namer(feature_names)
+        _check_top(top)
+        if self.factor is None:
+            raise ValueError(
+                "the identity has no directions of its own: every feature counts alike"
+            )
+        if not isinstance(component, Integral) or not 0 <= component < self.rank:
+            raise ValueError(
+                f"there is no component {component!r}: this metric has {self.rank}, numbered from "
+                f"0 to {self.rank - 1}"
+            )
+        weights = self.factor[:, component]
+        return [(name_of(f), float(weights[f])) for f in _explain.largest_first(weights)[:top]]
+
     def truncate(self, rank: int) -> "Metric":
         """Return the nearest metric of at most the given rank.
 
         L is first rotated so that its columns are orthogonal, which changes no distance; the
-        longest are kept.
+        longest are kept. For the cosine, the centre goes with them, and it is the distance before
+        the scaling that is nearest.
         """
         if not isinstance(rank, Integral) or rank < 1:
             raise ValueError(f"rank must be a whole number, at least 1; got {rank!r}")
@@ -156,91 +298,96 @@ class Metric:
             return self
         wide = self.factor.astype(np.float64)
         _, rotation = np.linalg.eigh(wide.T @ wide)
-        factor = (wide @ rotation[:, ::-1][:, :rank]).astype(self.factor.dtype)
-        return Metric(factor, self.n_features, self.feature_names, self.info)
+        rotation = rotation[:, ::-1][:, :rank]
+        factor = (wide @ rotation).astype(self.factor.dtype)
+        centre = self.centre
+        if centre is not None:
+            centre = (centre.astype(np.float64) @ rotation).astype(centre.dtype)
+        return Metric(factor, self.n_features, self.feature_names, self.info, centre, self.kind)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a safetensors file, replacing it in one step."""
-        from safetensors.numpy import save
-
         header = {
-            "version": FORMAT_VERSION,
             "n_features": self.n_features,
             "feature_names": self.feature_names,
             "info": self.info,
+            "distance": self.kind,
         }
-        tensors = {} if self.factor is None else {"factor": np.ascontiguousarray(self.factor)}
-        write_atomically(path, save(tensors, {_KEY: json.dumps(header)}))
+        tensors = {"factor": self.factor, "centre": self.centre}
+        _metric_file.write(path, header, {k: v for k, v in tensors.items() if v is not None})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Metric":
         """Read a metric from a file that `save` wrote. Nothing in the file is executed."""
-        path = Path(path)
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder, not a metric file")
-        header, factor = _read(path)
-        n_features, names, info = (header.get(k) for k in ("n_features", "feature_names", "info"))
-        if not isinstance(n_features, int) or n_features < 1 or not isinstance(info, dict):
-            raise ValueError(f"{path} is damaged: its description is incomplete; save it again")
-        if names is not None and not (
-            isinstance(names, list) and all(isinstance(name, str) for name in names)
-        ):
-            raise ValueError(f"{path} is damaged: its feature names are not text; save it again")
+        header, tensors = _metric_file.read(Path(path))
         try:
-            return cls(factor, n_features, None if names is None else tuple(names), info)
+            return cls(
+                tensors.get("factor"),
+                header["n_features"],
+                header.get("feature_names"),
+                header["info"],
+                tensors.get("centre"),
+                header.get("distance", "euclidean"),
+            )
         except ValueError as error:
             raise ValueError(f"{path} is damaged: {error}") from None
 
-    def _check_rows(self, X: Any) -> Rows:
+    def _check_rows(self, X: Any, name: str = "X") -> Rows:
         from sklearn.utils import check_array
 
-        refuse_mask(X, "X")
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        refuse_mask(X, name)
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
         if X.shape[1] != self.n_features:
             raise ValueError(
-                f"X has {X.shape[1]} features, but this metric is over {self.n_features}"
+                f"{name} has {X.shape[1]} features, but this metric is over {self.n_features}"
             )
         return X
 
+    def _check_row(self, row: Any, name: str) -> Array:
+        """One row, written out in float64."""
+        refuse_mask(row, name)
+        if np.ndim(row) == 1:
+            row = (row if products.is_sparse(row) else np.asarray(row)).reshape(1, -1)
+        rows = self._check_rows(row, name)
+        if rows.shape[0] != 1:
+            raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
+        return products.to_dense(rows)[0].astype(np.float64)
 
-def _read(path: Path) -> tuple[dict[str, Any], Array | None]:
-    """Header and factor of a metric file, or a ValueError that says what is wrong with it."""
-    from safetensors import SafetensorError, safe_open
+    def _namer(self, names: Sequence[str] | None) -> Any:
+        """Function from the number of a feature to its name."""
+        _check_number_of_names(names, self.n_features)
+        names = self.feature_names if names is None else names
+        # an element of a pandas Series is found by its label, of an array by its place
+        chosen = names if names is None or isinstance(names, list | tuple) else np.asarray(names)
+        return lambda f: f"feature {f}" if chosen is None else str(chosen[f])
 
-    try:
-        with safe_open(path, framework="numpy") as file:
-            text = (file.metadata() or {}).get(_KEY)
-            if text is None:
-                raise ValueError(
-                    f"{path} is a safetensors file but not a metric: it was not written by "
-                    "Metric.save"
-                )
-            header = _parse(path, text)
-            names = list(file.keys())
-            if not names:
-                return header, None
-            if names != ["factor"] or file.get_slice("factor").get_dtype() not in ("F32", "F64"):
-                raise ValueError(f"{path} is damaged: expected one float tensor, 'factor'")
-            factor = file.get_tensor("factor")
-    except SafetensorError as error:
+
+def _as_floats(values: Any, name: str) -> Array:
+    array = np.asarray(values)
+    if not isinstance(values, np.ndarray) and array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    if array.dtype not in (np.float32, np.float64):
         raise ValueError(
-            f"{path} is not a metric file, or is damaged or cut short ({error}); save it again"
-        ) from None
-    if not np.isfinite(factor).all():
-        raise ValueError(f"{path} is damaged: its factor holds NaN or infinity; save it again")
-    return header, factor
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):  # not JSON, or JSON made to break the reader
-        header = None
-    if not isinstance(header, dict) or not isinstance(header.get("version"), int):
-        raise ValueError(f"{path} is damaged: its description cannot be read; save it again")
-    if header["version"] > FORMAT_VERSION:
-        raise ValueError(
-            f"{path} was written by a newer dualmetric (format {header['version']}, this one reads "
-            f"up to {FORMAT_VERSION}): upgrade with pip install -U dualmetric"
+            f"the {name} of a metric must be float32 or float64; got {array.dtype}: convert it "
+            "with astype"
         )
-    return header
+    if not np.isfinite(array).all():
+        raise ValueError(f"the {name} of a metric holds NaN or infinity")
+    return array
+
+
+def _check_number_of_names(names: Sequence[str] | None, n_features: int) -> None:
+    if names is not None and len(names) != n_features:
+        raise ValueError(f"{len(names)} feature names were given for {n_features} features")
+
+
+def _check_top(top: int) -> None:
+    if not isinstance(top, Integral) or top < 1:
+        raise ValueError(f"top must be a whole number, at least 1; got {top!r}")
+
+
+def _too_large(dtype: np.dtype[Any]) -> ValueError:
+    return ValueError(
+        f"the numbers in X are too large for this metric in {dtype}: check their unit"
+        + (", or pass float64" if dtype == np.float32 else "")
+    )

@@ -109,6 +109,34 @@ def row_lengths(X: Rows) -> Array:
     return np.sqrt(squares).astype(X.dtype)
 
 
+def unit_rows(rows: Rows, *, in_place: bool) -> Rows:
+    """Rows scaled to length one; rows of zeros stay as they are."""
+    sparse = is_sparse(rows)
+    if sparse or not in_place:
+        rows = canonical(rows).copy()
+    with np.errstate(over="ignore", under="ignore"):
+        lengths = row_lengths(rows)
+        limits = np.finfo(rows.dtype)
+        extreme = ~((lengths > limits.tiny**0.5) & (lengths < limits.max**0.5))
+        if extreme.any():  # squares may have left the range of floats
+            peaks = abs(rows[extreme]).max(axis=1)
+            scale = np.ones_like(lengths)
+            scale[extreme] = peaks.toarray().ravel() if sparse else peaks
+            _divide_rows(rows, scale)
+            lengths = row_lengths(rows)
+    _divide_rows(rows, lengths)
+    return rows
+
+
+def _divide_rows(rows: Rows, by: Array) -> None:
+    """Divide each row, in place; rows of zeros, whose divisor is zero, stay as they are."""
+    by = np.where(by == 0, np.ones_like(by), by)
+    if is_sparse(rows):
+        rows.data /= np.repeat(by, np.diff(rows.indptr))
+    else:
+        rows /= by[:, None]
+
+
 def sq_distances(X: Rows, left: Array, right: Array) -> Array:
     """‖x_left − x_right‖² for each pair of row numbers."""
     from . import _kernels

@@ -12,11 +12,11 @@ from sklearn.base import (
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .. import products
+from .. import products, sources
 from .._types import Array, Rows
 from .._validation import check_labels, refuse_mask
 from ..evaluation import mean_average_precision
-from ..metric import Metric
+from ..metric import DISTANCES, Metric
 from ..triplets import Triplets, sample_triplets
 
 # Root mean square distance after scaling: chosen by benchmarks/scale.py. Well below, every dual
@@ -30,11 +30,18 @@ OUT_OF_RANGE = (
 )
 
 
+def check_distance(distance: object) -> None:
+    """Refuse a distance that `Metric` does not know, before anything is learned."""
+    if distance not in DISTANCES:
+        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}; got {distance!r}")
+
+
 class MetricLearner(TransformerMixin, BaseEstimator):
     """Base of the estimators: ``fit`` sets ``metric_``, the rest is here."""
 
     metric_: Metric
     scale: bool
+    distance: str
 
     def _check_X(self, X: Any, *, reset: bool) -> Rows:  # noqa: N802
         refuse_mask(X, "X")
@@ -64,7 +71,12 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             raise ValueError(OUT_OF_RANGE)
         return float(np.sqrt(mean)) / _SCALE if self.scale else 1.0
 
-    def _store_metric(self, factor: Array | None) -> Self:
+    def _store_metric(self, factor: Array | None, X: Rows) -> Self:
+        """Set ``metric_``; X holds the training rows, whose mean is the centre of the cosine."""
+        centre = None
+        if self.distance == "cosine" and not (factor is None and products.is_sparse(X)):
+            mean = products.column_means(X)
+            centre = mean if factor is None else mean @ factor
         names = getattr(self, "feature_names_in_", None)
         parameters = {
             key: value
@@ -76,6 +88,8 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             self.n_features_in_,
             None if names is None else tuple(names),
             {"method": type(self).__name__, "parameters": parameters},
+            centre,
+            self.distance,
         )
         return self
 
@@ -100,6 +114,8 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             The rows, in the precision of X.
         """
         check_is_fitted(self)
+        if sources.is_source(X):
+            return self.metric_.transform(X)
         return self.metric_.apply(self._check_X(X, reset=False))
 
     def pair_distance(self, A: Any, B: Any) -> Array:
@@ -155,6 +171,24 @@ class TripletLearner(LinearMetricLearner):
     n_triplets: int
     sampler: str
 
+    def _read(
+        self, X: Any, y: Any, triplets: Any, rng: np.random.Generator
+    ) -> tuple[Any, Any, Any, Array | None]:
+        """Bring the rows to learn from into memory where X is a source of rows.
+
+        Returns X, y and triplets over those rows, and their numbers (None where X is in memory).
+        """
+        if not sources.is_source(X):
+            return X, y, triplets, None
+        n = X.shape[0]
+        if triplets is not None:
+            given = triplets if isinstance(triplets, Triplets) else Triplets.from_array(triplets, n)
+            rows = given.rows()
+            return sources.gather(X, rows), None, given.renumber(rows), rows
+        labels = None if y is None else check_labels(y, n)
+        rows = sources.learning_rows(n, rng)
+        return sources.gather(X, rows), None if labels is None else labels[rows], None, rows
+
     def _get_triplets(
         self, X: Rows, y: Any, triplets: Any, unit: float, rng: np.random.Generator
     ) -> Triplets:
@@ -175,6 +209,12 @@ class TripletLearner(LinearMetricLearner):
 class Euclidean(OneToOneFeatureMixin, MetricLearner):
     """The plain Euclidean distance, as an estimator: the baseline of every comparison.
 
+    Parameters
+    ----------
+    distance : {"euclidean", "cosine"}, default="euclidean"
+        With "cosine", rows are centred by the mean of the training rows (sparse rows are not) and
+        scaled to length one: the plain cosine distance.
+
     Attributes
     ----------
     metric_ : Metric
@@ -191,8 +231,11 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
     array([3.])
     """
 
+    def __init__(self, distance: str = "euclidean") -> None:
+        self.distance = distance
+
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Remember the width of X; y is ignored.
+        """Remember the width and the mean of X; y is ignored.
 
         Parameters
         ----------
@@ -206,5 +249,6 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
         Euclidean
             Itself.
         """
-        self._check_X(X, reset=True)
-        return self._store_metric(None)
+        check_distance(self.distance)
+        X = self._check_X(X, reset=True)
+        return self._store_metric(None, X)

@@ -15,7 +15,7 @@ from .. import products, spaces
 from .._system import blas_threads_for, require_memory, run_blocks
 from .._types import Array
 from .._validation import check_labels
-from ._base import LinearMetricLearner
+from ._base import LinearMetricLearner, check_distance
 
 _BLOCK_BYTES = 2**25
 _MAX_CANDIDATES = 2**22  # pairs of rows remembered between evaluations: about 150 MB at work
@@ -54,6 +54,8 @@ class LMNN(LinearMetricLearner):
     tol : float, default=1e-5
         Stop when an iteration lowers the objective by less than this part of it (of one, where
         it is below one).
+    distance : {"euclidean", "cosine"}, default="euclidean"
+        With "cosine", transformed rows are centred and scaled to length one. Learning is the same.
     random_state : int, RandomState instance or None, default=None
         Seed of the principal components, where they are found by a randomised method.
 
@@ -85,6 +87,7 @@ class LMNN(LinearMetricLearner):
         push: float = 0.5,
         max_iter: int = 200,
         tol: float = 1e-5,
+        distance: str = "euclidean",
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -92,6 +95,7 @@ class LMNN(LinearMetricLearner):
         self.push = push
         self.max_iter = max_iter
         self.tol = tol
+        self.distance = distance
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -134,7 +138,7 @@ class LMNN(LinearMetricLearner):
         with blas_threads_for(len(rows)):
             factor = self._minimize(_Objective(rows, labels, targets, float(self.push))) / unit
         factor = factor if basis is None else basis @ factor
-        return self._store_metric(np.ascontiguousarray(factor, dtype=X.dtype))
+        return self._store_metric(np.ascontiguousarray(factor, dtype=X.dtype), X)
 
     def _minimize(self, objective: "_Objective") -> Array:
         stretch, shrink = _preconditioner(objective.X, objective.targets)
@@ -171,6 +175,7 @@ class LMNN(LinearMetricLearner):
         return stretch @ found.x.reshape(m, m)
 
     def _check_parameters(self) -> None:
+        check_distance(self.distance)
         if self.n_components is not None:
             check_scalar(self.n_components, "n_components", Integral, min_val=1)
         check_scalar(self.n_neighbors, "n_neighbors", Integral, min_val=1)
@@ -347,8 +352,9 @@ class _Objective:
 
 
 def _laplacian_dot(left: Array, right: Array, weights: Array, Y: Array) -> Array:
-    """(diag(w1 + wᵀ1) − w − wᵀ)Y for weights of pairs of rows."""
+    """(diag(w1 + wᵀ1) − w − wᵀ)Y for weights of pairs of rows, ``left`` ascending."""
     n = len(Y)
-    w = sp.csr_array((weights, (left, right)), shape=(n, n))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(left, minlength=n))])
+    w = sp.csr_array((weights, right, starts), shape=(n, n))
     degree = np.bincount(left, weights, n) + np.bincount(right, weights, n)
     return degree[:, None] * Y - w @ Y - w.T @ Y

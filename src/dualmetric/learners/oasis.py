@@ -12,7 +12,7 @@ from .._system import blas_threads_for, require_memory
 from .._types import Array, Rows
 from ..recovery import positive_part
 from ..triplets import Triplets
-from ._base import OUT_OF_RANGE, TripletLearner
+from ._base import OUT_OF_RANGE, TripletLearner, check_distance
 
 _BLOCK = 128
 
@@ -45,6 +45,8 @@ class OASIS(TripletLearner):
     scale : bool, default=True
         Measure distances relative to their root mean square over the training rows, so that the
         result does not depend on the unit of X. False is the paper's setting.
+    distance : {"euclidean", "cosine"}, default="euclidean"
+        With "cosine", transformed rows are centred and scaled to length one. Learning is the same.
     random_state : int, RandomState instance or None, default=None
         Seed of sampling and of the order of the triplets.
 
@@ -76,6 +78,7 @@ class OASIS(TripletLearner):
         sampler: str = "active",
         max_epochs: int = 3,
         scale: bool = True,
+        distance: str = "euclidean",
         random_state: Any = None,
     ) -> None:
         self.aggressiveness = aggressiveness
@@ -84,6 +87,7 @@ class OASIS(TripletLearner):
         self.sampler = sampler
         self.max_epochs = max_epochs
         self.scale = scale
+        self.distance = distance
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
@@ -113,6 +117,7 @@ class OASIS(TripletLearner):
         return self._learn(X, y, triplets, start_anew=not hasattr(self, "similarity_"))
 
     def _learn(self, X: Any, y: Any, triplets: Any, start_anew: bool) -> Self:
+        check_distance(self.distance)
         check_scalar(
             self.aggressiveness, "aggressiveness", Real, min_val=0, include_boundaries="neither"
         )
@@ -152,7 +157,7 @@ class OASIS(TripletLearner):
             )
         # only now: a call that failed leaves what was learned before as it was
         self._unit, self.similarity_, self.triplets_ = unit, W, found
-        return self._store_metric(vectors * np.sqrt(values) if len(values) else None)
+        return self._store_metric(vectors * np.sqrt(values) if len(values) else None, X)
 
 
 def _oasis_epoch(
@@ -172,6 +177,8 @@ def _oasis_epoch(
         toward = products.to_dense(products.take_rows(X, j) - products.take_rows(X, k))
         toward /= np.asarray(unit, X.dtype)
         G = (anchor @ anchor.T).astype(np.float64) * (toward @ toward.T)
+        if not np.isfinite(G).all():
+            raise ValueError(OUT_OF_RANGE)
         steps = np.empty(len(i))
         start = np.einsum("td,td->t", anchor @ W, toward)
         _kernels.passive_aggressive_block(start, G, aggressiveness, steps)

@@ -1,0 +1,276 @@
+"""The body that DuRP, DuOri, SRP and SPCA share: validate, call, store."""
+
+import warnings
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_random_state, check_scalar
+
+from .. import products, sources, spaces
+from .._system import require_memory
+from .._types import Array, Rows
+from ..losses import get_loss
+from ..recovery import DENSE_LIMIT, recover_factor
+from ..solver import Epoch, solve_dual
+from ..triplets import Triplets
+from ..whitening import ExplicitScatter, ImplicitScatter, Scatter, of_pairs, within_classes
+from ._base import OUT_OF_RANGE, TripletLearner, check_distance
+from ._estimate import Estimate, estimate_fit
+
+_SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
+_GATHER_BELOW = 0.3  # share of the rows in triplets under which they are copied out
+
+
+class DualLearner(TripletLearner):
+    """The shared body. Subclasses say in which space the dual problem is solved."""
+
+    _rebuilt_in_original = True
+
+    def __init__(
+        self,
+        *,
+        n_components: int | None = None,
+        n_triplets: int = 100_000,
+        sampler: str = "active",
+        loss: str = "hinge",
+        reg: float | None = None,
+        max_epochs: int = 3,
+        tol: float | None = None,
+        shrinkage: float = 1.0,
+        distance: str = "euclidean",
+        scale: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.n_triplets = n_triplets
+        self.sampler = sampler
+        self.loss = loss
+        self.reg = reg
+        self.max_epochs = max_epochs
+        self.tol = tol
+        self.shrinkage = shrinkage
+        self.distance = distance
+        self.scale = scale
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
+        """Learn the metric from labels or from triplets.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            Training rows. A memory map, or an object with ``shape``, ``dtype`` and row slicing
+            (HDF5, Zarr), is read in blocks: of more than 50,000 rows, as many are chosen at random.
+        y : array-like of shape (n_samples,), optional
+            Their labels, of any type; used only where ``triplets`` is None.
+        triplets : array-like of shape (n_triplets, 3) or Triplets, optional
+            Row numbers of X: (anchor, positive, negative).
+
+        Returns
+        -------
+        self
+            The fitted learner.
+        """
+        self._check_parameters()
+        loss = get_loss(self.loss)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        X, y, triplets, numbers = self._read(X, y, triplets, rng)
+        X = self._check_X(X, reset=True)
+        require_memory(
+            self.estimate(X).memory,
+            f"{type(self).__name__}.fit on {X.shape[0]:,} × {X.shape[1]:,}",
+            "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
+        )
+        unit = self._length_unit(X)
+        self.triplets_ = self._get_triplets(X, y, triplets, unit, rng)
+        reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
+
+        rows, index, named = _rows_in_play(X, self.triplets_)
+        labels = None if y is None or triplets is not None else np.asarray(y)[named]
+        spanned = None
+        if self._rebuilt_in_original:
+            if rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
+                spanned = rows
+                rows, rotation = spaces.row_span(rows)
+            scatter = self._scatter(rows, index, labels)
+            Z, basis = self._space(rows, X, rng, scatter)
+        else:
+            rows, basis = self._space(rows, X, rng, None)
+            scatter = self._scatter(rows, index, labels)
+            Z = spaces.original(rows, scatter)
+        if scatter is not None and self.scale:
+            unit = self._length_unit(Z)  # the length that counts as one is that of whitened rows
+        solution = solve_dual(
+            Z / np.asarray(unit, dtype=Z.dtype),
+            index,
+            loss,
+            reg=reg,
+            max_epochs=self.max_epochs,
+            tol=self.tol,
+            rng=rng,
+            callback=self._print_epoch if self.verbose else None,
+        )
+        if numbers is not None:
+            self.triplets_ = Triplets(numbers[self.triplets_.index])
+        self.dual_coef_ = solution.beta
+        self.history_ = solution.history
+        self.duality_gap_ = solution.gap
+        self.n_iter_ = solution.history[-1].epoch
+
+        weight = solution.beta / (reg * len(index))
+        factor = recover_factor(
+            rows, index, weight, self.n_components, rng, unit=unit, scatter=scatter
+        )
+        if not self._rebuilt_in_original:
+            factor = basis @ factor
+        elif spanned is not None:
+            factor = products.tdot(spanned, rotation @ factor)
+        if not np.isfinite(factor).all():
+            raise ValueError(OUT_OF_RANGE)
+        if factor.shape[1] == 0:
+            warnings.warn(
+                f"the {len(index):,} triplets leave no direction in which rows that should be near "
+                "are nearer than rows that should be far: the plain distance is kept. Check that "
+                "labels or triplets belong to these rows; sampler='neighbors' may find more.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return self._store_metric(None if self._rebuilt_in_original else basis, X)
+        return self._store_metric(factor, X)
+
+    def estimate(self, X: Any) -> Estimate:
+        """Say what ``fit`` would need for X, without looking at its numbers.
+
+        Parameters
+        ----------
+        X : {array, sparse matrix, row source} of shape (n_samples, n_features)
+            Anything with ``shape`` and ``dtype``.
+
+        Returns
+        -------
+        Estimate
+            Peak memory beyond X, operations, and the route taken; ``print`` shows it in words.
+        """
+        n, d = X.shape
+        if sources.is_source(X):
+            n = min(n, sources.LEARNING_ROWS)
+        sparse = products.is_sparse(X)
+        return estimate_fit(
+            n_rows=n,
+            n_features=d,
+            n_entries=X.nnz if sparse else n * d,
+            itemsize=4 if X.dtype == np.float32 else 8,
+            sparse=sparse,
+            dual_dimensions=min(getattr(self, "n_projections", d), d),
+            rebuilt_in_original=self._rebuilt_in_original,
+            n_triplets=self.n_triplets,
+            n_components=self.n_components,
+            max_epochs=self.max_epochs,
+            whitened=self.shrinkage < 1.0,
+            span_limit=_SPAN_LIMIT,
+        )
+
+    @abstractmethod
+    def _space(
+        self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None
+    ) -> tuple[Array, Array | None]:
+        """Rows of the triplets in the space of the dual problem, and the map to it."""
+
+    def _scatter(self, rows: Rows, index: Triplets, labels: Array | None) -> Scatter | None:
+        """S, by which the rows are whitened; None where they are not."""
+        if self.shrinkage == 1.0:
+            return None
+        if labels is None:
+            pairs = np.unique(index.index[:, :2], axis=0)
+            spread = of_pairs(rows, *np.ascontiguousarray(pairs.T))
+        else:
+            spread = within_classes(rows, labels)
+        if spread.trace <= 0.0:
+            raise ValueError(
+                "rows that belong together do not differ at all, so that there is no scatter to "
+                "whiten by: use shrinkage=1.0"
+            )
+        if rows.shape[1] <= DENSE_LIMIT:
+            return ExplicitScatter(rows, spread, self.shrinkage, self.n_features_in_)
+        return ImplicitScatter(rows, spread, self.shrinkage)
+
+    def _check_parameters(self) -> None:
+        check_distance(self.distance)
+        check_scalar(self.n_triplets, "n_triplets", Integral, min_val=1)
+        check_scalar(self.max_epochs, "max_epochs", Integral, min_val=1)
+        if self.n_components is not None:
+            check_scalar(self.n_components, "n_components", Integral, min_val=1)
+        if self.reg is not None:
+            check_scalar(self.reg, "reg", Real, min_val=0, include_boundaries="neither")
+        if self.tol is not None:
+            check_scalar(self.tol, "tol", Real, min_val=0)
+        for name in ("reg", "tol"):
+            value = getattr(self, name)
+            if value is not None and not np.isfinite(value):  # NaN passes check_scalar
+                raise ValueError(f"{name} must be a finite number or None; got {value}")
+        check_scalar(
+            self.shrinkage, "shrinkage", Real, min_val=0, max_val=1, include_boundaries="right"
+        )
+        check_scalar(self.scale, "scale", (bool, np.bool_))
+
+    def _print_epoch(self, epoch: Epoch) -> None:
+        print(
+            f"[{type(self).__name__}] epoch {epoch.epoch}: primal {epoch.primal:.6g}, "
+            f"dual {epoch.dual:.6g}, gap {epoch.gap:.3g}"
+        )
+
+
+def _rows_in_play(X: Rows, triplets: Triplets) -> tuple[Rows, Triplets, Array]:
+    """Only rows that triplets name take part; where they are few, work on a copy of them.
+
+    Returns the rows, the triplets over them, and their numbers in X.
+    """
+    named = triplets.rows()
+    if len(named) > _GATHER_BELOW * X.shape[0]:
+        return X, triplets, np.arange(X.shape[0])
+    return products.take_rows(X, named), triplets.renumber(named), named
+
+
+class ProjectedLearner(DualLearner):
+    """The learners that solve the dual problem in few dimensions."""
+
+    def __init__(
+        self,
+        n_projections: int = 10,
+        *,
+        n_components: int | None = None,
+        n_triplets: int = 100_000,
+        sampler: str = "active",
+        loss: str = "hinge",
+        reg: float | None = None,
+        max_epochs: int = 3,
+        tol: float | None = None,
+        shrinkage: float = 1.0,
+        distance: str = "euclidean",
+        scale: bool = True,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components=n_components,
+            n_triplets=n_triplets,
+            sampler=sampler,
+            loss=loss,
+            reg=reg,
+            max_epochs=max_epochs,
+            tol=tol,
+            shrinkage=shrinkage,
+            distance=distance,
+            scale=scale,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.n_projections = n_projections
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_scalar(self.n_projections, "n_projections", Integral, min_val=1)

@@ -1,0 +1,86 @@
+"""What a fit will need, said before it is used."""
+
+from typing import NamedTuple
+
+from .._system import format_bytes
+from ..recovery import DEFAULT_WIDE_RANK, DENSE_LIMIT
+
+_OVERSAMPLING = 10
+_KRYLOV_PRODUCTS = 6  # what the products-only route usually takes
+
+
+class Estimate(NamedTuple):
+    """Memory and work of a fit, beyond X itself.
+
+    Attributes
+    ----------
+    route : {"span", "matrix", "products"}
+        How the metric is rebuilt: in the span of few rows, from the written-out d × d matrix, or
+        from products with the rows alone.
+    memory : int
+        Bytes at the peak.
+    work : float
+        Floating-point operations.
+    """
+
+    route: str
+    memory: int
+    work: float
+
+    def __str__(self) -> str:
+        return (
+            f"about {format_bytes(self.memory)} beyond X and {self.work / 1e9:,.1f} billion "
+            f"operations (route: {self.route})"
+        )
+
+
+def estimate_fit(
+    *,
+    n_rows: int,
+    n_features: int,
+    n_entries: int,
+    itemsize: int,
+    sparse: bool,
+    dual_dimensions: int,
+    rebuilt_in_original: bool,
+    n_triplets: int,
+    n_components: int | None,
+    max_epochs: int,
+    whitened: bool,
+    span_limit: int,
+) -> Estimate:
+    """Add up the arrays and products of each stage; the peak is the largest stage."""
+    n, d, m, N = n_rows, n_features, dual_dimensions, n_triplets
+    route = "matrix"
+    if rebuilt_in_original and n < min(d, span_limit):
+        route = "span"
+    elif rebuilt_in_original and d > DENSE_LIMIT:
+        route = "products"
+    width = {"span": min(n, d), "matrix": d if rebuilt_in_original else m, "products": d}[route]
+    m = min(m, width)  # all dimensions, for DuOri, are those of the span
+    rank = min(n_components or (DEFAULT_WIDE_RANK if route == "products" else width), width)
+
+    entry = itemsize + 4 if sparse else itemsize
+    copies = n_entries * entry if sparse else int(0.3 * n * d * itemsize)
+    sampling = 2 * N * 60
+    solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
+    graph = 6 * N * (itemsize + 4) * 3
+    if route == "products":
+        arrays = 3 * (3 if whitened else 2) + 6
+        rebuilding = arrays * d * (rank + _OVERSAMPLING) * itemsize + n_entries * entry
+    else:
+        squares = (3 + (4 if whitened else 0)) * width * width * max(itemsize, 8)
+        rebuilding = squares + (3 * n * n * 8 if route == "span" else 0)
+        rebuilding += 3 * min(2**24, n * width * itemsize)
+    memory = copies + N * 24 + max(sampling, solving, graph + rebuilding) + d * rank * itemsize
+
+    per_row = n_entries / max(n, 1)
+    work = 2 * 3 * N * per_row + 2.0 * n_entries * m + max_epochs * N * (4.0 * m * m + 12 * m)
+    if route == "products":
+        solves = 9 if whitened else 1
+        block = rank + _OVERSAMPLING
+        work += _KRYLOV_PRODUCTS * block * (4.0 * n_entries * solves + 12 * N + 12.0 * d * block)
+    else:
+        work += 1.0 * n * width * width + 8.0 * N * width + 9.0 * width**3
+        work += 1.0 * n * n * per_row if route == "span" else 0.0
+    return Estimate(route, int(memory), work)

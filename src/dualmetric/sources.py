@@ -1,0 +1,72 @@
+"""Rows that do not fit in memory: read a block at a time, or only those that are needed.
+
+A source is a NumPy memory map, or any object with ``shape``, ``dtype`` and row slicing, such as
+HDF5 and Zarr arrays. Nothing here holds more than a block of it at once.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ._types import Array
+
+LEARNING_ROWS = 50_000
+"""Rows that are read to learn from: 100,000 triplets among them are as good as among millions."""
+
+_BLOCK_BYTES = 2**26
+
+
+def is_source(X: Any) -> bool:
+    """Whether X is to be read in blocks, rather than taken as an array."""
+    if isinstance(X, np.memmap):
+        return True
+    if isinstance(X, np.ndarray) or hasattr(X, "tocsr") or hasattr(X, "iloc"):
+        return False
+    has_rows = all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
+    return has_rows and not hasattr(X, "__dataframe__") and len(X.shape) == 2
+
+
+def _height(X: Any) -> int:
+    return max(1, _BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(X.dtype).itemsize))
+
+
+def blocks(X: Any) -> Iterator[tuple[int, Array]]:
+    """Blocks of consecutive rows, each with the number of its first row."""
+    n, d = X.shape
+    height = _height(X)
+    for start in range(0, n, height):
+        stop = min(start + height, n)
+        block = np.asarray(X[start:stop])
+        if block.shape != (stop - start, d):
+            raise ValueError(
+                f"rows {start} to {stop} of X could not be read: {block.shape[0]} came. The file "
+                "is shorter than its shape says; write it again"
+            )
+        yield start, block
+
+
+def gather(X: Any, rows: Array) -> Array:
+    """Copy the given rows, which ascend, in one pass; blocks without any are not read."""
+    out = np.empty((len(rows), X.shape[1]), dtype=X.dtype)
+    height = _height(X)
+    for start in range(0, X.shape[0], height):
+        first, last = np.searchsorted(rows, (start, start + height))
+        if first == last:
+            continue
+        block = np.asarray(X[start : start + height])
+        wanted = rows[first:last] - start
+        if wanted[-1] >= len(block):
+            raise ValueError(
+                f"row {rows[last - 1]} of X could not be read: the file ends at row "
+                f"{start + len(block)}, where its shape says {X.shape[0]}; write it again"
+            )
+        out[first:last] = block[wanted]
+    return out
+
+
+def learning_rows(n: int, rng: np.random.Generator) -> Array:
+    """Row numbers to learn from, ascending: all, or a random choice of many."""
+    if n <= LEARNING_ROWS:
+        return np.arange(n)
+    return np.sort(rng.choice(n, size=LEARNING_ROWS, replace=False))
