@@ -30,6 +30,13 @@ def load_split(name: str) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.model_selection import train_test_split
 
+    if name in ("iris", "wine"):
+        from sklearn import datasets
+
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        X = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(np.float32)
+        parts = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
+        return parts[0], parts[2], parts[1], parts[3]
     with np.load(data_folder() / f"{name}.npz", allow_pickle=False) as file:
         y = file["y"]
         sparse = "indptr" in file

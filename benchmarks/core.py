@@ -1,9 +1,10 @@
 """Quality and speed of the core, each time beside something known, in one run.
 
-    DUALMETRIC_DATA=... python benchmarks/core.py [quality] [fit] [wide] [start] [map] [sampler]
+    DUALMETRIC_DATA=... python benchmarks/core.py [PART ...]
 
-Without arguments every part runs. Times are medians, taken in turns with what they are compared
-to; only the ratios carry over to other machines.
+The parts are quality, fit, wide, start, map, sampler and blocks; without arguments every part
+runs. Times are medians, taken in turns with what they are compared to; only the ratios carry over
+to other machines.
 """
 
 import sys
@@ -152,6 +153,30 @@ def sampler() -> Any:
     return table
 
 
+def blocks() -> Any:
+    """DuOri's steps at 1,000 dimensions, one triplet at a time and in blocks; one thread."""
+    from threadpoolctl import threadpool_limits
+
+    from dualmetric import _kernels, solver
+
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((5000, 1000)).astype(np.float32)
+    index = rng.integers(5000, size=(2000, 3)).astype(np.int32)
+
+    def steps(run: Any) -> None:
+        beta, V = np.zeros(2000, np.float32), np.zeros((1000, 1000), np.float32)
+        run(Z, index, beta, V, 1e6, 0.0, False, 0.0, 1.0)
+
+    steps(_kernels.dual_epoch)
+    with threadpool_limits(1):
+        seconds = side_by_side(
+            3,
+            one_by_one=lambda: steps(_kernels.dual_epoch),
+            blocks=lambda: steps(solver._blocked_epoch),
+        )
+    return _ratios(seconds, {"one_by_one": "blocks"})
+
+
 def _ratios(seconds: dict[str, float], against: dict[str, str]) -> dict[str, Any]:
     ratios = {f"{name}/{base}": seconds[name] / seconds[base] for name, base in against.items()}
     print("  seconds", {name: round(value, 3) for name, value in seconds.items()})
@@ -166,6 +191,7 @@ PARTS = {
     "start": start,
     "map": map_,
     "sampler": sampler,
+    "blocks": blocks,
 }
 
 

@@ -16,6 +16,8 @@ from dualmetric import DuRP, Euclidean
 from dualmetric.learners import _base
 
 SETS = (
+    "iris",
+    "wine",
     "usps",
     "fashion_mnist_13k",
     "caltech101_top30_bovw",
@@ -28,7 +30,7 @@ SETS = (
     "su",
     "golub",
 )
-SCALES = (0.1, 0.3, 1.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+SCALES = (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
 SEEDS = range(3)
 MAX_QUERIES = 2500
 

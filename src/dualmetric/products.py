@@ -186,7 +186,7 @@ def mean_sq_distance(X: Rows) -> float:
         return 0.0
     mean = _means64(X)
     if sp.issparse(X):
-        squares = float(np.square(X.data, dtype=np.float64).sum())
+        squares = float(np.einsum("i,i->", X.data, X.data, dtype=np.float64))
         total = squares - n * float(mean @ mean)
     else:
         # in blocks of rows: no second copy of X
@@ -276,7 +276,7 @@ def within_scatter(X: Rows, members: sp.csr_matrix, sizes: Array) -> float:
     centre = column_means(X).astype(np.float64)
     if sp.issparse(X):
         sums = members @ X.astype(np.float64)
-        total = float(np.square(X.data, dtype=np.float64).sum())
+        total = float(np.einsum("i,i->", X.data, X.data, dtype=np.float64))
         return max(total - float((sums.power(2).sum(axis=1).A1 / sizes).sum()), 0.0)
     total = 0.0
     sums = np.zeros((len(sizes), X.shape[1]))

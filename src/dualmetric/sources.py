@@ -20,7 +20,7 @@ _BLOCK_BYTES = 2**26
 def is_source(X: Any) -> bool:
     """Whether X is to be read in blocks, rather than taken as an array."""
     if isinstance(X, np.memmap):
-        return True
+        return X.ndim == 2
     if isinstance(X, np.ndarray) or hasattr(X, "tocsr") or hasattr(X, "iloc"):
         return False
     has_rows = all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
@@ -48,9 +48,13 @@ def blocks(X: Any) -> Iterator[tuple[int, Array]]:
 
 def gather(X: Any, rows: Array) -> Array:
     """Copy the given rows, which ascend, in one pass; blocks without any are not read."""
-    out = np.empty((len(rows), X.shape[1]), dtype=X.dtype)
+    n, d = X.shape
+    if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
+        wrong = rows[0] if rows[0] < 0 else rows[-1]
+        raise ValueError(f"X has no row {wrong}: row numbers go from 0 to {n - 1}")
+    out = np.empty((len(rows), d), dtype=X.dtype)
     height = _height(X)
-    for start in range(0, X.shape[0], height):
+    for start in range(0, n, height):
         first, last = np.searchsorted(rows, (start, start + height))
         if first == last:
             continue
@@ -59,7 +63,12 @@ def gather(X: Any, rows: Array) -> Array:
         if wanted[-1] >= len(block):
             raise ValueError(
                 f"row {rows[last - 1]} of X could not be read: the file ends at row "
-                f"{start + len(block)}, where its shape says {X.shape[0]}; write it again"
+                f"{start + len(block)}, where its shape says {n}; write it again"
+            )
+        if block.shape[1:] != (d,):  # a single column would be repeated without a word
+            raise ValueError(
+                f"row {start} of X could not be read: a block of shape {block.shape} came where "
+                f"its shape says {d} columns"
             )
         out[first:last] = block[wanted]
     return out
@@ -67,6 +76,7 @@ def gather(X: Any, rows: Array) -> Array:
 
 def learning_rows(n: int, rng: np.random.Generator) -> Array:
     """Row numbers to learn from, ascending: all, or a random choice of many."""
+    dtype = np.int32 if n <= np.iinfo(np.int32).max else np.int64  # as `Triplets` has them
     if n <= LEARNING_ROWS:
-        return np.arange(n)
-    return np.sort(rng.choice(n, size=LEARNING_ROWS, replace=False))
+        return np.arange(n, dtype=dtype)
+    return np.sort(rng.choice(n, size=LEARNING_ROWS, replace=False)).astype(dtype)

@@ -10,15 +10,20 @@ the rows S^−½x; s = 1 leaves them as they are, up to a factor. K is never wri
 is S where the rows are wide.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import solve_triangular
+from sklearn.exceptions import ConvergenceWarning
 
 from . import products
 from ._types import Array, Rows
+
+_TOLERANCE = 1e-3  # of the random columns that project whitened rows
+_MAX_STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +48,7 @@ class Spread:
 def within_classes(X: Rows, labels: Array) -> Spread:
     """K = H/n, where HQ is Q less the mean of each class: scatter about class means."""
     n = X.shape[0]
-    codes = np.unique(labels, return_inverse=True)[1]
+    codes = np.unique(np.ravel(labels), return_inverse=True)[1]  # they may come as a column
     sizes = np.bincount(codes)
     members = sp.csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(len(sizes), n))
 
@@ -80,7 +85,15 @@ class ExplicitScatter:
         S = np.tril(S) + np.tril(S, -1).T
         S[np.diag_indices_from(S)] += shrinkage * spread.trace / n_features
         self.matrix = S
-        self._upper = np.linalg.cholesky(S.astype(np.float64)).T
+        try:
+            np.linalg.cholesky(S)  # recovery factors it in its own precision
+            self._upper = np.linalg.cholesky(S.astype(np.float64, copy=False)).T
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                f"shrinkage={shrinkage:g} is too small for these {S.dtype} rows: some combinations "
+                "of features do not vary within classes, and the whitening would divide by "
+                f"rounding errors. Raise it{', or pass float64' if S.dtype == np.float32 else ''}"
+            ) from None
 
     def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
         """m columns with the law of S^−½g, g Gaussian: they project whitened rows at random."""
@@ -108,7 +121,10 @@ class ImplicitScatter:
         return B.dtype.type(1.0 - self._shrinkage) * scatter + B.dtype.type(self._ridge) * B
 
     def solve(self, B: Array, *, tol: float, max_iter: int) -> Array:
-        """S⁻¹·B by conjugate gradients, each column until its residual is ``tol`` of B's."""
+        """S⁻¹·B by conjugate gradients, each column until its residual is ``tol`` of B's.
+
+        After ``max_iter`` steps the columns are as they are: `residual` says how good.
+        """
         Y = np.zeros_like(B)
         R = B.copy()
         D = R.copy()
@@ -129,6 +145,12 @@ class ImplicitScatter:
             square = new
         return Y
 
+    def residual(self, Y: Array, B: Array) -> float:
+        """Largest ‖SY − B‖/‖B‖ over the columns."""
+        left = np.linalg.norm(self.dot(Y) - B, axis=0)
+        sizes = np.linalg.norm(B, axis=0)
+        return float(np.divide(left, sizes, out=np.zeros_like(left), where=sizes > 0).max())
+
     def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
         """m columns with the law of S^−½g, g Gaussian.
 
@@ -139,7 +161,18 @@ class ImplicitScatter:
         draws = np.sqrt(self._ridge) * rng.standard_normal((d, m))
         within = self._spread.sample(m, rng).astype(dtype)
         draws += np.sqrt(1.0 - self._shrinkage) * products.threaded_dot(self._back, within)
-        return self.solve(draws.astype(dtype), tol=1e-3, max_iter=200)
+        draws = draws.astype(dtype)
+        columns = self.solve(draws, tol=_TOLERANCE, max_iter=_MAX_STEPS)
+        residual = self.residual(columns, draws)
+        if not residual <= 2 * _TOLERANCE:  # the true one, and rounding has a part in it
+            warnings.warn(
+                f"whitening was not solved to the tolerance {_TOLERANCE:g} in {_MAX_STEPS} steps "
+                f"of conjugate gradients (residual {residual:.2g}): raise shrinkage, which is "
+                f"{self._shrinkage:g}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return columns
 
 
 Scatter = ExplicitScatter | ImplicitScatter
