@@ -61,18 +61,25 @@ def estimate_fit(
     rank = min(n_components or (DEFAULT_WIDE_RANK if route == "products" else width), width)
 
     entry = itemsize + 4 if sparse else itemsize
-    copies = n_entries * entry if sparse else int(0.3 * n * d * itemsize)
+    stored = n_entries * entry if sparse else 0  # a copy of a sparse X; a dense one is viewed
+    copies = stored if sparse else int(0.3 * n * d * itemsize)
+    measuring = (4 if sparse else 2 * min(n, 1024)) * d * 8
     sampling = 2 * N * 60
     solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
+    solving += width * m * (8 + itemsize)
     graph = 6 * N * (itemsize + 4) * 3
     if route == "products":
-        arrays = 3 * (3 if whitened else 2) + 6
-        rebuilding = arrays * d * (rank + _OVERSAMPLING) * itemsize + n_entries * entry
+        block = (rank + _OVERSAMPLING) * itemsize
+        # transposes; bases of three blocks and their images, old and new; what products hold
+        rebuilding = (2 if whitened else 1) * stored
+        rebuilding += (4 * 3 if whitened else 2 * 3) * d * block + 6 * d * block + 4 * n * block
     else:
         squares = (3 + (4 if whitened else 0)) * width * width * max(itemsize, 8)
         rebuilding = squares + (3 * n * n * 8 if route == "span" else 0)
         rebuilding += 3 * min(2**24, n * width * itemsize)
-    memory = copies + N * 24 + max(sampling, solving, graph + rebuilding) + d * rank * itemsize
+        rebuilding += 2 * stored if rebuilt_in_original else 0  # by columns, and a part of them
+    largest = max(measuring, sampling, solving, graph + rebuilding)
+    memory = copies + N * 24 + largest + d * rank * itemsize
 
     per_row = n_entries / max(n, 1)
     work = 2 * 3 * N * per_row + 2.0 * n_entries * m + max_epochs * N * (4.0 * m * m + 12 * m)

@@ -28,6 +28,6 @@ DIFFERENCES = (
     "distance than the paper's.\n\n"
     "LMNN: ours minimises the published objective over all impostors to convergence, starting from "
     "the ten principal components. The paper used the authors' code with settings that it does not "
-    "give, and reports much better ranking on text; we do not know why. (On usps, another weight of "
-    "the push term changes ours by less than half a point.)"
+    "give, and reports much better ranking on text; we do not know why. (On usps, another weight "
+    "of the push term changes ours by less than half a point.)"
 )
