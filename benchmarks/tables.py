@@ -47,6 +47,17 @@ def text() -> str:
     return "\n".join(lines)
 
 
+def words() -> str:
+    found = results("wide_words")
+    directions = "\n".join("    " + ", ".join(words) for words in found["directions"])
+    explanation = "\n".join("    " + line for line in found["explanation"].split("\n"))
+    return (
+        "The metric learned there speaks in words. The leading words of its first directions "
+        "(`metric.top_features(k, vocabulary)`):\n\n" + directions + "\n\nand why a message on "
+        "hockey is far from one on space (`metric.explain(a, b, vocabulary)`):\n\n" + explanation
+    )
+
+
 def speed() -> str:
     fit, wide = results("core_fit")["ratios"], results("core_wide")["ratios"]
     lda, ranking = fit["durp_scaled/lda"], results("core_map")["ratios"]["ours/argsort"]
@@ -66,7 +77,7 @@ def speed() -> str:
 
 
 def main() -> None:
-    parts = "\n\n".join([text(), usps(), speed()])
+    parts = "\n\n".join([text(), words(), usps(), speed()])
     content = README.read_text(encoding="utf-8")
     pattern = r"(<!-- made by benchmarks/tables.py[^\n]*\n).*?(<!-- end -->)"
     content = re.sub(pattern, lambda m: f"{m[1]}\n{parts}\n\n{m[2]}", content, flags=re.S)

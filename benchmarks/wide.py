@@ -1,6 +1,6 @@
 """Sparse rows in their original features, whitening, the cosine, and rows beyond memory.
 
-    DUALMETRIC_DATA=... python benchmarks/wide.py [text] [tdt30] [usps] [made] [memmap]
+    DUALMETRIC_DATA=... python benchmarks/wide.py [text] [words] [tdt30] [usps] [made] [memmap]
 
 Without arguments every part runs. ``made`` and ``memmap`` need no data folder; ``memmap`` writes
 6 GB to the temporary folder.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from _common import load_split, run_python, side_by_side, store
+from _common import data_folder, load_split, run_python, side_by_side, store
 from dualmetric import DuRP, Euclidean, Metric, knn_accuracy, mean_average_precision
 
 
@@ -71,6 +71,28 @@ def text() -> Any:
     ratios = {name: seconds[name] / seconds["svd"] for name in ("durp", "whitened")}
     print("  seconds", seconds, "ratios", ratios)
     return results | {"seconds": seconds, "ratios": ratios}
+
+
+def words() -> Any:
+    """What a metric on 20news_bydate looks at: words of its directions, and of one distance."""
+    X, y, X_test, y_test = load_split("20news_bydate")
+    with np.load(data_folder() / "20news_bydate.npz", allow_pickle=False) as file:
+        groups = file["class_names"].tolist()
+    lines = (data_folder() / "20news_bydate.vocabulary.txt").read_text(encoding="utf-8")
+    vocabulary = lines.split("\n")[: X.shape[1]]
+    metric = DuRP(n_components=30, shrinkage=0.84, random_state=0).fit(X, y).metric_
+    hockey, space = (
+        X_test[np.flatnonzero(y_test == groups.index(group))[0]]
+        for group in ("rec.sport.hockey", "sci.space")
+    )
+    result = {
+        "directions": [
+            [word for word, _ in metric.top_features(k, vocabulary, top=8)] for k in range(5)
+        ],
+        "explanation": str(metric.explain(hockey, space, vocabulary, top=6)),
+    }
+    print(result)
+    return result
 
 
 def tdt30() -> Any:
@@ -168,7 +190,7 @@ def memmap() -> Any:
     return result
 
 
-PARTS = {"text": text, "tdt30": tdt30, "usps": usps, "made": made, "memmap": memmap}
+PARTS = {"text": text, "words": words, "tdt30": tdt30, "usps": usps, "made": made, "memmap": memmap}
 
 
 def main() -> None:

@@ -743,7 +743,15 @@ class TestTables:
         table = tables.times(store)
         assert table.headings == ["data set", "DuOri", "DuRP", "OASIS", "SRP", "SPCA", "LMNN"]
         assert table.rows == [
-            ["tdt30", "1,234.57 (61,794)", "1.50 ± 0.50 (48)", "–", "–", "–", "7.00 (37,452)"],
+            [
+                "tdt30",
+                "1,234.57 (61,794; 50 ×)",
+                "1.50 ± 0.50 (48; 32 ×)",
+                "–",
+                "–",
+                "–",
+                "7.00 (37,452; 5,350 ×)",
+            ],
             ["digits", "–", "–", "–", "0.11", "–", "–"],
         ]
 
@@ -997,7 +1005,7 @@ class TestPage:
         for name in ("RESULTS.md", "index.html"):
             text = (written.folder / name).read_text()
             assert "65.0 ± 1.0 (67.1)" in text
-            assert "100.00 ± 1.00 (4,620)" in text  # 77 minutes
+            assert "100.00 ± 1.00 (4,620; 46 ×)" in text  # 77 minutes
             assert "15.0 ×" in text
 
     def test_what_does_not_hold_is_marked(self, written):

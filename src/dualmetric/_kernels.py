@@ -83,20 +83,19 @@ def dual_epoch(Z, triplets, beta, V, reg_n, reg_step, logistic, smoothing, upper
         i = triplets[s, 0]
         j = triplets[s, 1]
         k = triplets[s, 2]
+        for a in range(m):
+            zi = Z[i, a]
+            u[a] = Z[j, a] - Z[k, a]
+            v[a] = zi - Z[j, a] + (zi - Z[k, a])
+        # a loop of its own: one that also stored would be compiled twice, and which version runs,
+        # and so in which order it adds, would depend on where the arrays lie in memory
         uu = zero
         vv = zero
         uv = zero
         for a in range(m):
-            zi = Z[i, a]
-            zj = Z[j, a]
-            zk = Z[k, a]
-            ua = zj - zk
-            va = zi - zj + (zi - zk)
-            u[a] = ua
-            v[a] = va
-            uu += ua * ua
-            vv += va * va
-            uv += ua * va
+            uu += u[a] * u[a]
+            vv += v[a] * v[a]
+            uv += u[a] * v[a]
         for a in range(m):
             ua = u[a]
             va = v[a]

@@ -142,6 +142,8 @@ def leading_part(
     width = min(rank + _OVERSAMPLING, d)
     first = rng.standard_normal((d, width)).astype(X.dtype)
     Q, SQ = _orthonormal(first if scatter is None else unstretch(multiply(first)), None, scatter)
+    if Q.shape[1] == 0:  # no weights, or rows that do not differ
+        return np.zeros(0, X.dtype), np.zeros((d, 0), X.dtype)
     AQ = multiply(Q)
     for n_products in range(1, _MAX_PRODUCTS + 1):
         values, Y = np.linalg.eigh((Q.T @ AQ).astype(np.float64))
@@ -191,7 +193,7 @@ def _orthonormal(
     SW = W if scatter is None else scatter.dot(W)
     for again in (True, False):
         values, vectors = np.linalg.eigh((W.T @ SW).astype(np.float64))
-        keep = values > values[-1] * W.shape[1] * np.finfo(W.dtype).eps
+        keep = values > values[-1:] * W.shape[1] * np.finfo(W.dtype).eps
         turn = (vectors[:, keep] / np.sqrt(values[keep])).astype(W.dtype)
         W, SW = W @ turn, SW @ turn
         if again and basis is not None:

@@ -59,7 +59,7 @@ def within_classes(X: Rows, labels: Array) -> Spread:
     return Spread(
         lambda Q: centred(Q) / Q.dtype.type(n),
         lambda m, rng: centred(rng.standard_normal((n, m))) / np.sqrt(n),
-        products.within_scatter(X, members, sizes) / n,
+        _clear_of_rounding(products.within_scatter(X, members, sizes) / n, X),
     )
 
 
@@ -73,8 +73,13 @@ def of_pairs(X: Rows, left: Array, right: Array) -> Spread:
     return Spread(
         lambda Q: K.astype(Q.dtype) @ Q,
         lambda m, rng: (P.T @ rng.standard_normal((n_pairs, m))) / np.sqrt(n_pairs),
-        float(products.sq_distances(X, left, right).mean(dtype=np.float64)),
+        _clear_of_rounding(float(products.sq_distances(X, left, right).mean(dtype=np.float64)), X),
     )
+
+
+def _clear_of_rounding(trace: float, X: Rows) -> float:
+    """tr W, or 0 where it is so much less than the scatter of all rows that it is rounding."""
+    return trace if trace > 1e-12 * products.mean_sq_distance(X) else 0.0
 
 
 class ExplicitScatter:

@@ -182,7 +182,9 @@ class TripletLearner(LinearMetricLearner):
             return X, y, triplets, None
         n = X.shape[0]
         if triplets is not None:
-            given = triplets if isinstance(triplets, Triplets) else Triplets.from_array(triplets, n)
+            refuse_mask(triplets, "triplets")
+            index = triplets.index if isinstance(triplets, Triplets) else triplets
+            given = Triplets.from_array(index, n)
             rows = given.rows()
             return sources.gather(X, rows), None, given.renumber(rows), rows
         labels = None if y is None else check_labels(y, n)

@@ -195,7 +195,9 @@ class DualLearner(TripletLearner):
                 "whiten by: use shrinkage=1.0"
             )
         if rows.shape[1] <= DENSE_LIMIT:
-            return ExplicitScatter(rows, spread, self.shrinkage, self.n_features_in_)
+            # few rows span fewer dimensions than they have features: the ridge is that of all
+            width = self.n_features_in_ if self._rebuilt_in_original else rows.shape[1]
+            return ExplicitScatter(rows, spread, self.shrinkage, width)
         return ImplicitScatter(rows, spread, self.shrinkage)
 
     def _check_parameters(self) -> None:
@@ -208,7 +210,7 @@ class DualLearner(TripletLearner):
             check_scalar(self.reg, "reg", Real, min_val=0, include_boundaries="neither")
         if self.tol is not None:
             check_scalar(self.tol, "tol", Real, min_val=0)
-        for name in ("reg", "tol"):
+        for name in ("reg", "tol", "shrinkage"):
             value = getattr(self, name)
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar
                 raise ValueError(f"{name} must be a finite number or None; got {value}")

@@ -64,20 +64,21 @@ def estimate_fit(
     stored = n_entries * entry if sparse else 0  # a copy of a sparse X; a dense one is viewed
     copies = stored if sparse else int(0.3 * n * d * itemsize)
     measuring = (4 if sparse else 2 * min(n, 1024)) * d * 8
-    sampling = 2 * N * 60
+    sampling = N * 250  # draws, their distances, and what finds repeated ones
     solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
-    solving += width * m * (8 + itemsize)
+    solving += (width if rebuilt_in_original else d) * m * (8 + itemsize)  # the projection
     graph = 6 * N * (itemsize + 4) * 3
     if route == "products":
         block = (rank + _OVERSAMPLING) * itemsize
         # transposes; bases of three blocks and their images, old and new; what products hold
         rebuilding = (2 if whitened else 1) * stored
-        rebuilding += (4 * 3 if whitened else 2 * 3) * d * block + 6 * d * block + 4 * n * block
+        rebuilding += (20 if whitened else 16) * d * block + 4 * n * block
     else:
         squares = (3 + (4 if whitened else 0)) * width * width * max(itemsize, 8)
         rebuilding = squares + (3 * n * n * 8 if route == "span" else 0)
         rebuilding += 3 * min(2**24, n * width * itemsize)
         rebuilding += 2 * stored if rebuilt_in_original else 0  # by columns, and a part of them
+    rebuilding += n * m * itemsize  # the rows of the dual problem are still there
     largest = max(measuring, sampling, solving, graph + rebuilding)
     memory = copies + N * 24 + largest + d * rank * itemsize
 

@@ -125,7 +125,7 @@ class OASIS(TripletLearner):
         check_scalar(self.max_epochs, "max_epochs", Integral, min_val=1)
         if self.n_components is not None:
             check_scalar(self.n_components, "n_components", Integral, min_val=1)
-        X = self._check_X(X, reset=start_anew)
+        X = products.canonical(self._check_X(X, reset=start_anew))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         d = X.shape[1]
         if start_anew:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from .cells import METHODS, REGS, Store
 from .published import COUNTERPART, MAP, MINUTES, STATISTICS, Value
-from .summary import Fits, at_ten, datasets, display_name, over_trials
+from .summary import Fits, Spread, at_ten, datasets, display_name, over_trials
 
 
 class Table(NamedTuple):
@@ -43,11 +43,7 @@ def times(store: Store) -> Table:
         for method in METHODS[1:]:
             ours = at_ten(fits, name, method, "cpu_seconds")
             paper = MINUTES.get(COUNTERPART.get(name, ""), {}).get(method)
-            row.append(
-                "–"
-                if ours is None
-                else ours.show(2) + (f" ({60 * paper.mean:,.0f})" if paper else "")
-            )
+            row.append("–" if ours is None else ours.show(2) + _against(paper, ours))
         if set(row[1:]) != {"–"}:
             rows.append(row)
     return Table(["data set", *METHODS[1:]], rows)
@@ -204,6 +200,14 @@ def _holds(true: bool) -> str:
 
 def _shown(paper: Value) -> str:
     return f"{paper.mean}" if paper.spread is None else f"{paper.mean} ± {paper.spread}"
+
+
+def _against(paper: Value | None, ours: Spread) -> str:
+    """The paper's seconds, and how many times ours they are."""
+    if paper is None:
+        return ""
+    seconds = 60 * paper.mean
+    return f" ({seconds:,.0f}; {seconds / ours.mean:,.0f} ×)"
 
 
 def _beside(paper: Value | None) -> str:

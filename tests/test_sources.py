@@ -1,0 +1,379 @@
+"""Rows that do not fit in memory: memory maps, and objects like HDF5 and Zarr arrays."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dualmetric import SPCA, SRP, DuOri, DuRP, Metric, Triplets, sources
+from dualmetric.sources import blocks, gather, is_source, learning_rows
+
+LEARNERS = [DuRP, DuOri, SRP, SPCA]
+FEW = {"n_triplets": 300, "random_state": 0}
+
+
+class Stored:
+    """What HDF5 and Zarr arrays have in common; it remembers which slices were read."""
+
+    def __init__(self, array, *, ends_at=None, shape=None):
+        self._array, self._ends_at = array, ends_at
+        self.shape, self.dtype = shape or array.shape, array.dtype
+        self.read = []
+
+    def __getitem__(self, key):
+        assert isinstance(key, slice), "rows are read by slices only"
+        assert key.step in (None, 1)
+        self.read.append((key.start, min(key.stop, self.shape[0])))
+        return self._array[: self._ends_at][key].copy()
+
+    def __len__(self):
+        return self.shape[0]
+
+    @property
+    def largest_read(self):
+        return max(stop - start for start, stop in self.read)
+
+
+def make_data(n=60, d=12, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = rng.standard_normal((n, d))
+    X[:, 0] += 3.0 * (y == 1)
+    X[:, 1] += 3.0 * (y == 2)
+    return X.astype(dtype), y
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    def build(X):
+        made = np.memmap(tmp_path / "rows", dtype=X.dtype, mode="w+", shape=X.shape)
+        made[:] = X
+        made.flush()
+        return np.memmap(tmp_path / "rows", dtype=X.dtype, mode="r", shape=X.shape)
+
+    return build
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of ten rows of twelve float64."""
+    monkeypatch.setattr(sources, "_BLOCK_BYTES", 10 * 12 * 8)
+
+
+def bits(learner):
+    return learner.components_.tobytes(), learner.dual_coef_.tobytes()
+
+
+# --- what is a source -----------------------------------------------------------------------
+
+
+def test_sources(mapped, tmp_path):
+    X, _ = make_data()
+    assert is_source(mapped(X))
+    assert is_source(mapped(X)[5:20])
+    assert is_source(Stored(X))
+    np.save(tmp_path / "rows.npy", X)
+    assert is_source(np.load(tmp_path / "rows.npy", mmap_mode="r"))
+
+
+def test_not_sources(mapped):
+    X, y = make_data()
+    for rows in (
+        X,
+        X.tolist(),
+        tuple(map(tuple, X)),
+        np.ma.masked_array(X),
+        pd.DataFrame(X),
+        pd.Series(y),
+        pl.DataFrame(X),
+        sp.csr_matrix(X),
+        sp.csr_array(X),
+        sp.coo_matrix(X),
+        sp.csc_array(X),
+        mapped(X)[0],  # one row
+        mapped(X)[[1, 2]],  # a copy in memory
+        Stored(X.ravel()),
+        None,
+        "rows",
+        3.0,
+    ):
+        assert not is_source(rows), type(rows)
+
+
+def test_a_memory_map_of_one_dimension_is_refused(mapped):
+    X, y = make_data()
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        DuRP(**FEW).fit(mapped(X)[:, 0], y)
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def test_blocks_are_all_the_rows_once(small_blocks):
+    X, _ = make_data(65)
+    stored = Stored(X)
+    got = list(blocks(stored))
+    assert [start for start, _ in got] == [0, 10, 20, 30, 40, 50, 60]
+    assert_array_equal(np.vstack([block for _, block in got]), X)
+    assert stored.read == [(a, min(a + 10, 65)) for a in range(0, 65, 10)]
+
+
+def test_rows_wider_than_a_block_are_read_one_by_one(monkeypatch):
+    monkeypatch.setattr(sources, "_BLOCK_BYTES", 8)
+    X, _ = make_data(5)
+    stored = Stored(X)
+    assert_array_equal(gather(stored, np.array([1, 3])), X[[1, 3]])
+    assert stored.read == [(1, 2), (3, 4)]
+
+
+def test_gather_reads_each_block_once_and_skips_others(small_blocks):
+    X, _ = make_data(100)
+    rows = np.array([3, 4, 9, 35, 70, 79, 99])
+    stored = Stored(X)
+    assert_array_equal(gather(stored, rows), X[rows])
+    assert stored.read == [(0, 10), (30, 40), (70, 80), (90, 100)]
+
+
+def test_gather_of_everything_and_of_nothing(small_blocks):
+    X, _ = make_data(33)
+    stored = Stored(X)
+    assert_array_equal(gather(stored, np.arange(33)), X)
+    assert len(stored.read) == 4
+    stored = Stored(X)
+    assert gather(stored, np.array([], dtype=int)).shape == (0, 12)
+    assert stored.read == []
+
+
+@pytest.mark.parametrize("rows", [[-1, 3], [3, 100]])
+def test_gather_of_rows_that_are_not_there(rows):
+    with pytest.raises(ValueError, match=r"X has no row .*: row numbers go from 0 to 59"):
+        gather(Stored(make_data()[0]), np.array(rows))
+
+
+def test_gather_of_blocks_of_another_width():
+    X, _ = make_data()
+    with pytest.raises(ValueError, match=r"shape \(60, 1\) came where its shape says 12 columns"):
+        gather(Stored(X[:, :1], shape=(60, 12)), np.array([3, 4]))
+    with pytest.raises(ValueError, match="could not be read"):
+        list(blocks(Stored(X[:, :1], shape=(60, 12))))
+
+
+def test_learning_rows(rng, monkeypatch):
+    assert_array_equal(learning_rows(10, rng), np.arange(10))
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 50)
+    rows = learning_rows(1000, rng)
+    assert len(rows) == len(np.unique(rows)) == 50
+    assert (np.diff(rows) > 0).all()
+    assert rows.max() < 1000
+    assert rows.max() > 700  # not the first of them
+    assert (learning_rows(1000, rng) != rows).any()
+    assert rows.dtype == learning_rows(10, rng).dtype == np.int32  # as triplets have them
+
+
+# --- fit ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_fit_on_a_source_equals_fit_in_memory(learner, dtype, distance, mapped, small_blocks):
+    X, y = make_data(dtype=dtype)
+    parameters = {"distance": distance, "shrinkage": 0.5, **FEW}
+    expected = learner(**parameters).fit(X, y)
+    for source in (mapped(X), Stored(X)):
+        got = learner(**parameters).fit(source, y)
+        assert bits(got) == bits(expected)
+        assert_array_equal(got.triplets_.index, expected.triplets_.index)
+        assert got.triplets_.index.dtype == expected.triplets_.index.dtype
+        assert got.n_features_in_ == 12
+        if distance == "cosine":
+            assert_array_equal(got.metric_.centre, expected.metric_.centre)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_large_sources_are_learned_from_chosen_rows(learner, monkeypatch, small_blocks):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 40)
+    X, y = make_data(1000)
+    names = np.array(["c", "a", "b"])[y]
+    stored = Stored(X)
+    model = learner(**FEW).fit(stored, names)
+    assert len(stored.read) == len(set(stored.read)) <= 40  # one pass
+    index = model.triplets_.index
+    assert len(np.unique(index)) <= 40
+    assert index.max() > 500
+    i, j, k = index.T
+    assert (names[i] == names[j]).all()
+    assert (names[i] != names[k]).all()
+    # the same as from those rows in memory
+    rows = np.sort(np.unique(index))
+    small = learner(scale=False, random_state=0)
+    here = small.fit(X[rows], triplets=model.triplets_.renumber(rows)).metric_.pairwise(X[:50])
+    there = small.fit(X, triplets=model.triplets_).metric_.pairwise(X[:50])
+    if learner is not SPCA:  # whose components are those of all rows
+        assert_allclose(here, there, atol=1e-9 * there.max())
+    assert model.score(X[:300], y[:300]) > 0.3
+    # the seed decides which
+    again = learner(**FEW).fit(Stored(X), names)
+    assert_array_equal(again.triplets_.index, index)
+    other = learner(n_triplets=300, random_state=1).fit(Stored(X), names)
+    assert set(np.unique(other.triplets_.index)) != set(rows)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("as_object", [False, True])
+def test_given_triplets_on_a_source(learner, as_object, mapped, random_index, rng):
+    # they name every row, so that the mean distance and the components are those of all rows
+    X, _ = make_data(200)
+    index = np.vstack([random_index(200, 300, rng), np.c_[0:198, 1:199, 2:200]])
+    triplets = Triplets(index) if as_object else index
+    expected = learner(random_state=0).fit(X, triplets=triplets)
+    for source in (mapped(X), Stored(X)):
+        got = learner(random_state=0).fit(source, triplets=triplets)
+        assert_array_equal(got.triplets_.index, index)
+        assert bits(got) == bits(expected)
+
+
+@pytest.mark.parametrize("learner", [DuRP, DuOri, SRP])
+def test_given_triplets_that_name_few_rows(learner, small_blocks, rng):
+    X, _ = make_data(1000)
+    rows = np.r_[500:530, 990:1000]
+    index = np.array([rng.choice(rows, 3, replace=False) for _ in range(200)])
+    stored = Stored(X)
+    got = learner(random_state=0, scale=False).fit(stored, triplets=index)
+    assert {start for start, _ in stored.read} == {500, 510, 520, 990}
+    assert_array_equal(got.triplets_.index, index)
+    expected = learner(random_state=0, scale=False).fit(X, triplets=index)
+    assert_allclose(got.dual_coef_, expected.dual_coef_, atol=1e-9)
+    a, b = (model.metric_.pairwise(X[:50]) for model in (got, expected))
+    assert_allclose(a, b, atol=1e-9 * b.max())
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+def test_given_triplets_that_name_rows_that_are_not_there(as_object):
+    index = np.array([[0, 1, 60]])
+    with pytest.raises(ValueError, match="0 to 59"):
+        DuRP(**FEW).fit(Stored(make_data()[0]), triplets=Triplets(index) if as_object else index)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int8, np.uint8, np.int64, np.bool_, ">f4"])
+def test_other_number_types_are_converted(dtype, mapped):
+    X, y = make_data()
+    X = (X > 0.5 if dtype is np.bool_ else np.abs(10 * X)).astype(dtype)
+    expected = DuRP(**FEW).fit(np.array(X), y)
+    for source in (mapped(X), Stored(X)):
+        got = DuRP(**FEW).fit(source, y)
+        assert_allclose(got.metric_.matrix(), expected.metric_.matrix(), rtol=1e-9)
+        out = got.transform(source)
+        assert out.dtype == expected.transform(X).dtype
+        assert_allclose(out, expected.transform(X), rtol=1e-5, atol=1e-6)
+
+
+# --- transform ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_transform_goes_block_by_block(dtype, distance, mapped, small_blocks):
+    X, y = make_data(205, dtype=dtype)
+    model = DuRP(distance=distance, **FEW).fit(X, y)
+    expected = model.transform(X)
+    stored = Stored(X)
+    for transform in (model.transform, model.metric_.transform):
+        stored.read.clear()
+        got = transform(stored)
+        assert got.dtype == dtype
+        assert_allclose(got, expected, atol=1e-5 if dtype == np.float32 else 1e-13)
+        assert stored.largest_read <= 20
+        assert [start for start, _ in stored.read] == sorted({start for start, _ in stored.read})
+        assert sum(stop - start for start, stop in stored.read) == 205
+        assert_allclose(transform(mapped(X)), got, atol=1e-6)
+
+
+def test_transform_by_the_identity(small_blocks):
+    X, _ = make_data(35)
+    assert_array_equal(Metric(None, 12).transform(Stored(X)), X)
+
+
+def test_transform_holds_a_few_blocks_only(monkeypatch):
+    import tracemalloc
+
+    class Made:
+        """Rows that are made when they are read."""
+
+        shape, dtype = (40_000, 64), np.dtype(np.float64)
+
+        def __getitem__(self, key):
+            return np.ones((min(key.stop, 40_000) - key.start, 64))
+
+    monkeypatch.setattr(sources, "_BLOCK_BYTES", 2**18)
+    metric = Metric(np.ones((64, 2)))
+    tracemalloc.start()
+    try:
+        out = metric.transform(Made())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert out.shape == (40_000, 2)
+    assert peak < out.nbytes + 4 * 2**18 + 2**16
+
+
+# --- bad sources ----------------------------------------------------------------------------
+
+
+def test_a_source_that_ends_early(small_blocks):
+    X, y = make_data()
+    model = DuRP(**FEW).fit(X, y)
+    for ends_at in (0, 5, 37, 40, 59):
+        short = Stored(X, ends_at=ends_at)
+        with pytest.raises(ValueError, match=rf"row \d+ .* ends at row {ends_at}, .* says 60"):
+            DuRP(**FEW).fit(short, y)
+        first = ends_at // 10 * 10
+        with pytest.raises(
+            ValueError,
+            match=rf"rows {first} to {first + 10} of X could not be read: {ends_at % 10}",
+        ):
+            model.transform(short)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_not_a_number_in_a_block(value, mapped, small_blocks):
+    X, y = make_data()
+    model = DuRP(**FEW).fit(X, y)
+    X[47, 3] = value
+    for source in (mapped(X), Stored(X)):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            DuRP(**FEW).fit(source, y)
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            model.transform(source)
+
+
+def test_another_width(mapped):
+    X, y = make_data()
+    model = DuRP(**FEW).fit(X, y)
+    for source in (mapped(X[:, :11]), Stored(X[:, :11])):
+        with pytest.raises(ValueError, match="X has 11 features, but this metric is over 12"):
+            model.transform(source)
+
+
+def test_labels_of_another_length(mapped, monkeypatch):
+    X, y = make_data()
+    for source in (mapped(X), Stored(X)):
+        for n in (59, 61):
+            with pytest.raises(ValueError, match=f"y has {n} labels for 60 rows"):
+                DuRP(**FEW).fit(source, np.resize(y, n))
+    stored = Stored(X)
+    with pytest.raises(ValueError, match="labels for 60 rows"):
+        DuRP(**FEW).fit(stored, y[:10])
+    assert stored.read == []  # before anything was read
+
+
+def test_no_labels():
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        DuRP(**FEW).fit(Stored(make_data()[0]))
+
+
+def test_no_rows():
+    with pytest.raises(ValueError, match="no rows"):
+        Metric(None, 12).transform(Stored(np.empty((0, 12))))

@@ -1,0 +1,378 @@
+"""Rows of very many features: recovery from products alone, through DuRP, in little memory."""
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+
+from dualmetric import SPCA, SRP, DuRP, products, recovery
+from dualmetric.learners import _dual as dual
+from dualmetric.recovery import leading_part, positive_part
+from dualmetric.triplets import Triplets
+from dualmetric.whitening import ImplicitScatter, within_classes
+
+FEW = {"n_triplets": 2000, "random_state": 0, "n_components": 5}
+
+
+@pytest.fixture
+def problem(rng, random_index):
+    """Rows as CSR, and the pair graph of weighted triplets over them."""
+    X = rng.normal(size=(80, 200)) * (rng.random((80, 200)) < 0.2) * np.geomspace(3.0, 0.3, 200)
+    C = products.pair_graph(random_index(80, 200, rng), rng.random(200), 80)
+    return sp.csr_matrix(X), C
+
+
+def dense_route(X, C, rank, S=None):
+    return positive_part(products.pair_matrix(X, C), rank, S)
+
+
+def rebuild(values, vectors):
+    return (vectors * values) @ vectors.T
+
+
+def assert_near(actual, expected, tolerance):
+    assert_allclose(actual, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+# --- recovery -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whitened", [False, True])
+def test_warns_with_the_residual(problem, monkeypatch, rng, whitened):
+    X, C = problem
+    scatter = ImplicitScatter(X, within_classes(X, np.arange(80) % 3), 0.3) if whitened else None
+    monkeypatch.setattr(recovery, "_MAX_PRODUCTS", 2)
+    monkeypatch.setattr(recovery, "TOLERANCE", 1e-6)
+    with pytest.warns(
+        ConvergenceWarning, match=r"the metric's 5 directions .* 1e-06 in 2 products \(residual \d"
+    ) as seen:
+        values, vectors = leading_part(X, C, 5, rng, scatter)
+    assert len(seen) == 1
+    assert vectors.shape == (200, len(values))
+    assert np.isfinite(vectors).all()
+
+
+@pytest.mark.parametrize("tolerance", [0.02, 1e-3, 1e-6])
+def test_residuals_are_within_the_tolerance(problem, monkeypatch, rng, tolerance):
+    X, C = problem
+    monkeypatch.setattr(recovery, "TOLERANCE", tolerance)
+    values, V = leading_part(X, C, 5, rng)
+    A = (X.T @ C @ X).toarray()
+    assert_allclose(V.T @ V, np.eye(5), atol=1e-12)
+    residual = np.linalg.norm(A @ V - V * values, axis=0)
+    largest = np.abs(np.linalg.eigvalsh(A)).max()
+    assert residual.max() <= tolerance * largest * (1 + 1e-9)
+    spectrum = np.linalg.eigvalsh(A)[::-1][:5]
+    assert np.abs(values - spectrum).max() <= tolerance * largest
+
+
+@pytest.mark.parametrize("whitened", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_seed_decides(problem, whitened, dtype):
+    X, C = (matrix.astype(dtype) for matrix in problem)
+    scatter = ImplicitScatter(X, within_classes(X, np.arange(80) % 3), 0.3) if whitened else None
+    first, second, other = (
+        leading_part(X, C, 5, np.random.default_rng(seed), scatter) for seed in (1, 1, 2)
+    )
+    assert first[1].dtype == dtype
+    assert_array_equal(first[0], second[0])
+    assert_array_equal(first[1], second[1])
+    assert (first[1] != other[1]).any()
+
+
+def test_with_a_scatter_solves_the_generalised_problem(problem, monkeypatch, rng):
+    X, C = problem
+    monkeypatch.setattr(recovery, "TOLERANCE", 1e-7)
+    scatter = ImplicitScatter(X, within_classes(X, np.arange(80) % 3), 0.1)
+    S = scatter.dot(np.eye(200))
+    values, V = leading_part(X, C, 6, rng, scatter)
+    assert_allclose(V.T @ S @ V, np.eye(6), atol=1e-8)
+    assert_near(rebuild(values, V), rebuild(*dense_route(X, C, 6, S)), 1e-5)
+
+
+def test_rank_beyond_the_positive_ones(rng, monkeypatch):
+    # eight triplets: at most eight positive eigenvalues, however many are asked for
+    X = sp.csr_matrix(rng.normal(size=(24, 150)))
+    C = products.pair_graph(np.arange(24).reshape(8, 3), np.ones(8), 24)
+    monkeypatch.setattr(recovery, "TOLERANCE", 1e-7)
+    expected = rebuild(*dense_route(X, C, None))
+    for rank in (8, 9, 40, 149, 150, 1000):
+        values, vectors = leading_part(X, C, rank, rng)
+        assert len(values) == 8
+        assert (values > 0).all()
+        assert_near(rebuild(values, vectors), expected, 1e-5)
+
+
+def negative(d, positive, sizes, rng):
+    """XᵀCX = diag(positive, −sizes) up to a rotation: one triplet a feature.
+
+    The anchor is at the origin; the negative is away from it where the eigenvalue is positive, and
+    the positive where it is negative.
+    """
+    eigenvalues = np.r_[positive, -np.asarray(sizes)]
+    rows = np.zeros((3 * d, d))
+    where = np.where(eigenvalues > 0, 2, 1)
+    rows[3 * np.arange(d) + where, np.arange(d)] = np.sqrt(np.abs(eigenvalues))
+    C = products.pair_graph(np.arange(3 * d).reshape(d, 3), np.ones(d), 3 * d)
+    return rows, C
+
+
+SPECTRA = {
+    "flat": ([0.3, 0.2, 0.1], lambda d: np.ones(d)),
+    "one, small": ([0.05], lambda d: np.ones(d)),
+    "large": ([2.0, 1.0], lambda d: np.linspace(0.5, 1.0, d)),
+    "falling": ([0.3, 0.2], lambda d: np.linspace(0.1, 1.0, d)),
+    "two sizes": ([0.5, 0.4], lambda d: np.where(np.arange(d) % 2, 1.0, 0.3)),
+}
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("name", SPECTRA)
+def test_few_positive_among_many_negative(kind, name, rng):
+    positive, sizes = SPECTRA[name]
+    d = 400
+    rows, C = negative(d, positive, sizes(d - len(positive)), rng)
+    X = sp.csr_matrix(rows) if kind == "csr" else rows
+    A = X.T @ C @ X
+    # as it starts: no Ritz value of a random block is positive, but those of large ones
+    block = np.linalg.qr(rng.standard_normal((d, 15)))[0]
+    if name != "large":
+        assert np.linalg.eigvalsh(block.T @ (A @ block)).max() < 0
+    values, vectors = leading_part(X, C, 5, rng)
+    expected, directions = dense_route(X, C, 5)
+    assert_allclose(expected, positive, rtol=1e-10)
+    assert len(values) == len(expected)
+    # to the tolerance that users have, 0.02 of the largest eigenvalue
+    size = max(np.max(positive), sizes(d).max())
+    assert_allclose(values, expected, atol=0.02 * size)
+    overlap = np.linalg.svd(vectors.T @ directions, compute_uv=False)
+    assert overlap.min() > 0.9
+
+
+def test_nothing_positive_gives_nothing(rng):
+    rows, C = negative(100, [], np.linspace(0.5, 1, 100), rng)
+    values, vectors = leading_part(sp.csr_matrix(rows), C, 5, rng)
+    assert values.shape == (0,)
+    assert vectors.shape == (100, 0)
+
+
+# --- end to end -----------------------------------------------------------------------------
+
+
+def make_wide(n=2500, d=5000, per_row=8, seed=0, dtype=np.float64):
+    """Sparse rows of three classes; a few features go with each. More rows than a span takes."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    columns = rng.integers(30, d, size=(n, per_row))
+    columns[:, 0] = y * 10 + rng.integers(10, size=n)
+    columns[:, 1] = y * 10 + rng.integers(10, size=n)
+    X = sp.csr_matrix(
+        (rng.random(n * per_row) + 0.5, (np.repeat(np.arange(n), per_row), columns.ravel())),
+        shape=(n, d),
+    )
+    return X.astype(dtype), y
+
+
+def unsorted(X):
+    """Each row backwards, and its first entry split into two."""
+    X = X.tocsr()
+    lengths = np.diff(X.indptr)
+    has = lengths > 0
+    first = X.indptr[:-1][has]
+    data = X.data.copy()
+    data[first] *= 0.5
+    rows = np.repeat(np.arange(X.shape[0]), lengths)
+    order = np.argsort(np.r_[rows, np.flatnonzero(has)], kind="stable")[::1]
+    data = np.r_[data, data[first]][order][::-1]
+    indices = np.r_[X.indices, X.indices[first]][order][::-1]
+    indptr = np.r_[0, np.cumsum((lengths + has)[::-1])]
+    flipped = sp.csr_matrix((data, indices, indptr), shape=X.shape)
+    matrix = flipped[::-1]
+    assert not matrix.has_canonical_format
+    return matrix
+
+
+def with_zeros(X):
+    X = X.tocsr(copy=True)
+    extra = sp.csr_matrix((np.ones(50), (np.arange(50), 4000 + np.arange(50))), shape=X.shape)
+    X = (X + extra).tocsr()
+    X.sort_indices()
+    for row in range(50):
+        start, stop = X.indptr[row], X.indptr[row + 1]
+        at = start + np.searchsorted(X.indices[start:stop], 4000 + row)
+        X.data[at] -= 1.0
+    return X
+
+
+def wide_indices(X):
+    X = X.tocsr(copy=True)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+FORMS = {
+    "csr_array": sp.csr_array,
+    "csc": sp.csc_matrix,
+    "coo": sp.coo_matrix,
+    "coo_array": sp.coo_array,
+    "unsorted and repeated": unsorted,
+    "explicit zeros": with_zeros,
+    "64-bit indices": wide_indices,
+}
+
+
+@pytest.mark.parametrize("shrinkage", [1.0, 0.5])
+@pytest.mark.parametrize("form", FORMS)
+def test_sparse_forms_agree(form, shrinkage):
+    X, y = make_wide()
+    assert X.shape[1] > recovery.DENSE_LIMIT
+    expected = DuRP(shrinkage=shrinkage, **FEW).fit(X, y)
+    changed = FORMS[form](X)
+    data = changed.data.copy()
+    got = DuRP(shrinkage=shrinkage, **FEW).fit(changed, y)
+    assert_array_equal(changed.data, data)
+    assert_array_equal(got.triplets_.index, expected.triplets_.index)
+    a, b = (model.metric_.pairwise(X[:200]) for model in (got, expected))
+    assert_near(a, b, 1e-6)
+    a, b = got.transform(changed.tocsr()[:9]), expected.transform(X[:9])
+    assert_near(np.abs(a), np.abs(b), 1e-6)  # the sign of a direction has no meaning
+
+
+@pytest.mark.parametrize("shrinkage", [1.0, 0.5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_empty_rows_and_columns(shrinkage, dtype):
+    X, y = make_wide(dtype=dtype)
+    keep = np.ones(X.shape[0], dtype=bool)
+    keep[[0, 1, 1000, -1]] = False
+    X = (sp.diags(keep.astype(dtype)) @ X).tocsr().astype(dtype)
+    used = np.unique(X.indices)
+    assert len(used) < X.shape[1]
+    model = DuRP(shrinkage=shrinkage, **FEW).fit(X, y)
+    L = model.metric_.factor
+    assert L.dtype == dtype
+    assert np.isfinite(L).all()
+    empty = np.setdiff1d(np.arange(X.shape[1]), used)
+    assert np.abs(L[empty]).max() <= 1e-3 * np.abs(L).max()
+    assert not model.transform(X)[~keep].any()
+    assert model.score(X[:600], y[:600]) > 0.5
+
+
+@pytest.mark.parametrize("learner", [SRP, SPCA])
+def test_confined_metrics_of_wide_rows(learner):
+    X, y = make_wide()
+    model = learner(10, shrinkage=0.5, **FEW).fit(X, y)
+    assert model.metric_.factor.shape[0] == 5000
+    assert np.isfinite(model.transform(X)).all()
+
+
+def test_dense_wide_rows():
+    X, y = make_wide(d=5000)
+    sparse, dense = (DuRP(**FEW).fit(rows, y) for rows in (X, X.toarray()))
+    assert_near(sparse.metric_.pairwise(X[:100]), dense.metric_.pairwise(X[:100]), 1e-6)
+
+
+@pytest.mark.parametrize("shrinkage", [1.0, 0.7])
+def test_neither_a_square_nor_the_rows_are_written_out(shrinkage):
+    n, d = 3000, 20_000
+    X, y = make_wide(n, d, dtype=np.float32)
+    DuRP(shrinkage=shrinkage, **FEW).fit(X[:, :5000], y)  # what is loaded once is not counted
+    model = DuRP(shrinkage=shrinkage, **FEW)
+    tracemalloc.start()
+    try:
+        model.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert model.metric_.factor.dtype == np.float32
+    assert peak < n * d * 4 / 4
+    assert peak < d * d * 4 / 20
+
+
+def test_routes_agree_through_the_learner(monkeypatch):
+    X, y = make_wide(2100, 400)
+    monkeypatch.setattr(recovery, "TOLERANCE", 1e-6)
+    explicit = DuRP(**FEW).fit(X, y)
+    for module in (recovery, dual):
+        monkeypatch.setattr(module, "DENSE_LIMIT", 0)
+    implicit = DuRP(**FEW).fit(X, y)
+    assert_near(implicit.metric_.pairwise(X[:300]), explicit.metric_.pairwise(X[:300]), 1e-4)
+
+
+def test_more_components_than_are_positive():
+    X, _ = make_wide()
+    triplets = Triplets(np.array([(0, 3, 1), (3, 0, 2), (1, 4, 2)], dtype=np.int32))
+    model = DuRP(n_components=40, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, triplets=triplets)
+    assert 1 <= model.metric_.rank <= 3
+
+
+# --- products -------------------------------------------------------------------------------
+
+
+def csr_with_empty(where, dtype, rng):
+    n = 400
+    X = rng.normal(size=(n, 300)).astype(dtype)
+    rows = {
+        "nowhere": [],
+        "start": np.arange(50),
+        "end": np.arange(350, 400),
+        "middle": np.arange(100, 300),
+        "everywhere": np.r_[0:40, 90:95, 200:290, 399],
+        "all but one": np.setdiff1d(np.arange(n), [123]),
+        "all": np.arange(n),
+    }[where]
+    X[rows] = 0.0
+    return X
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "where", ["nowhere", "start", "end", "middle", "everywhere", "all but one", "all"]
+)
+def test_threaded_dot(threads, dtype, where, rng, monkeypatch):
+    monkeypatch.setattr("dualmetric._system.n_threads", lambda: threads)
+    original = products.run_blocks
+    monkeypatch.setattr(
+        products, "run_blocks", lambda work, total, smallest: original(work, total, 1)
+    )
+    X = csr_with_empty(where, dtype, rng)
+    B = rng.normal(size=(300, 6)).astype(dtype)
+    for rows in (sp.csr_matrix(X), sp.csr_array(X)):
+        got = products.threaded_dot(rows, B)
+        assert got.dtype == dtype
+        assert_allclose(got, rows @ B, atol=1e-4 if dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threaded_dot_of_enough_entries_for_threads(threads, rng, monkeypatch):
+    monkeypatch.setattr("dualmetric._system.n_threads", lambda: threads)
+    X = csr_with_empty("everywhere", np.float64, rng)
+    X = sp.csr_matrix(np.vstack([X] * 2))
+    assert X.nnz > 60_000
+    B = rng.normal(size=(300, 3))
+    assert_allclose(products.threaded_dot(X, B), X @ B, atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize("shape", [(1, 50), (3, 1), (1, 1), (7, 4), (0, 4), (5, 0)])
+def test_threaded_dot_of_small_shapes(threads, shape, rng, monkeypatch):
+    monkeypatch.setattr("dualmetric._system.n_threads", lambda: threads)
+    original = products.run_blocks
+    monkeypatch.setattr(
+        products, "run_blocks", lambda work, total, smallest: original(work, total, 1)
+    )
+    for X in (rng.normal(size=shape), np.zeros(shape)):
+        B = rng.normal(size=(shape[1], 2))
+        assert_allclose(products.threaded_dot(sp.csr_matrix(X), B), X @ B, atol=1e-13)
+        assert_allclose(products.threaded_dot(X, B), X @ B, atol=1e-13)
+    # columns that are not contiguous, and another precision
+    B = np.asfortranarray(rng.normal(size=(shape[1], 2)).astype(np.float32))
+    got = products.threaded_dot(sp.csr_matrix(rng.normal(size=shape)), B)
+    assert got.dtype == np.float64
