@@ -218,7 +218,7 @@ def _active_triplets(
         while len(found) < n_triplets and drawn < most:
             rate = max(accepted / drawn, 0.02) if drawn else 0.7
             wanted = int((n_triplets - len(found)) / rate * 1.05) + 64
-            batch = min(wanted, max(2 * n_triplets, _MIN_DRAWS))
+            batch = min(wanted, max(4 * n_triplets, _MIN_DRAWS))
             candidates = classes.draw(batch, rng)
             active = candidates[_is_active(X, candidates, margin)]
             drawn += batch
