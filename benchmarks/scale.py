@@ -31,7 +31,7 @@ SETS = (
     "golub",
 )
 SCALES = (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0)
-SEEDS = range(3)
+SEEDS = range(2)
 MAX_QUERIES = 2500
 
 
