@@ -210,13 +210,13 @@ class DualLearner(TripletLearner):
             check_scalar(self.reg, "reg", Real, min_val=0, include_boundaries="neither")
         if self.tol is not None:
             check_scalar(self.tol, "tol", Real, min_val=0)
-        for name in ("reg", "tol", "shrinkage"):
-            value = getattr(self, name)
-            if value is not None and not np.isfinite(value):  # NaN passes check_scalar
-                raise ValueError(f"{name} must be a finite number or None; got {value}")
         check_scalar(
             self.shrinkage, "shrinkage", Real, min_val=0, max_val=1, include_boundaries="right"
         )
+        for name in ("reg", "tol", "shrinkage"):
+            value = getattr(self, name)
+            if value is not None and not np.isfinite(value):  # NaN passes check_scalar
+                raise ValueError(f"{name} must be a finite number; got {value}")
         check_scalar(self.scale, "scale", (bool, np.bool_))
 
     def _print_epoch(self, epoch: Epoch) -> None:
