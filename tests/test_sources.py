@@ -377,3 +377,12 @@ def test_no_labels():
 def test_no_rows():
     with pytest.raises(ValueError, match="no rows"):
         Metric(None, 12).transform(Stored(np.empty((0, 12))))
+
+
+def test_rows_that_do_not_fit_are_not_read(monkeypatch):
+    rows = np.arange(10)
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10 * 4 * 8 - 1)
+    with pytest.raises(ValueError, match=r"reading 10 rows of 4 features .* needs .* fewer"):
+        gather(np.zeros((20, 4)), rows)
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10 * 4 * 8)
+    assert gather(np.zeros((20, 4)), rows).shape == (10, 4)

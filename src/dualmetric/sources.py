@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._system import require_memory
 from ._types import Array
 
 LEARNING_ROWS = 50_000
@@ -52,6 +53,11 @@ def gather(X: Any, rows: Array) -> Array:
     if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
         wrong = rows[0] if rows[0] < 0 else rows[-1]
         raise ValueError(f"X has no row {wrong}: row numbers go from 0 to {n - 1}")
+    require_memory(
+        len(rows) * d * np.dtype(X.dtype).itemsize,
+        f"reading {len(rows):,} rows of {d:,} features to learn from",
+        "Learn from fewer: fit on a part of the rows, or give triplets that name fewer.",
+    )
     out = np.empty((len(rows), d), dtype=X.dtype)
     height = _height(X)
     for start in range(0, n, height):
