@@ -20,6 +20,8 @@ lint: $(TOOLS)
 
 bench: $(TOOLS)
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/wide.py text words tdt30 usps
+	$(BIN)/python benchmarks/tables.py
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'

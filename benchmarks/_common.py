@@ -94,3 +94,13 @@ def store(name: str, results: Any) -> None:
     content = json.dumps({"environment": environment(), "results": results}, indent=1)
     (RESULTS / f"{name}.json").write_text(content + "\n", encoding="utf-8")
     print(f"stored {name}.json")
+
+
+def run_parts(prefix: str, parts: dict[str, Callable[[], Any]]) -> None:
+    """Run the parts named on the command line, or all, and store each as PREFIX_PART.json."""
+    names = sys.argv[1:] or list(parts)
+    if unknown := set(names) - set(parts):
+        sys.exit(f"unknown part {', '.join(unknown)}; known: {', '.join(parts)}")
+    for name in names:
+        print(f"{name}: {parts[name].__doc__}")
+        store(f"{prefix}_{name}", parts[name]())

@@ -7,12 +7,11 @@ runs. Times are medians, taken in turns with what they are compared to; only the
 to other machines.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from _common import load_split, run_python, side_by_side, store
+from _common import load_split, run_parts, run_python, side_by_side
 from dualmetric import SPCA, SRP, DuOri, DuRP, Euclidean, knn_accuracy, mean_average_precision
 
 PAPER = {"DuRP": "67.1 ± 1.2", "DuOri": "67.7 ± 1.7", "SRP": "32.6 ± 5.4", "SPCA": "41.6 ± 0.4"}
@@ -195,14 +194,5 @@ PARTS = {
 }
 
 
-def main() -> None:
-    names = sys.argv[1:] or list(PARTS)
-    if unknown := set(names) - set(PARTS):
-        sys.exit(f"unknown part {', '.join(unknown)}; known: {', '.join(PARTS)}")
-    for name in names:
-        print(f"{name}: {PARTS[name].__doc__}")
-        store(f"core_{name}", PARTS[name]())
-
-
 if __name__ == "__main__":
-    main()
+    run_parts("core", PARTS)

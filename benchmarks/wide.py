@@ -7,15 +7,13 @@ Without arguments every part runs. ``made`` and ``memmap`` need no data folder; 
 """
 
 import json
-import sys
 import tempfile
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from _common import data_folder, load_split, run_python, side_by_side, store
+from _common import data_folder, load_split, run_parts, run_python, side_by_side
 from dualmetric import DuRP, Euclidean, Metric, knn_accuracy, mean_average_precision
 
 
@@ -185,7 +183,7 @@ def memmap() -> Any:
             rows[start : start + 50_000] = 0.3 * centres[labels] + noise
         rows.flush()
         del rows
-        result = json.loads(run_python(textwrap.dedent(_MEMMAP.format(path=path))))
+        result = json.loads(run_python(_MEMMAP.format(path=path)))
     print("  ", result)
     return result
 
@@ -193,14 +191,5 @@ def memmap() -> Any:
 PARTS = {"text": text, "words": words, "tdt30": tdt30, "usps": usps, "made": made, "memmap": memmap}
 
 
-def main() -> None:
-    names = sys.argv[1:] or list(PARTS)
-    if unknown := set(names) - set(PARTS):
-        sys.exit(f"unknown part {', '.join(unknown)}; known: {', '.join(PARTS)}")
-    for name in names:
-        print(f"{name}: {PARTS[name].__doc__}")
-        store(f"wide_{name}", PARTS[name]())
-
-
 if __name__ == "__main__":
-    main()
+    run_parts("wide", PARTS)

@@ -273,11 +273,11 @@ def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
 
 def within_scatter(X: Rows, members: sp.csr_matrix, sizes: Array) -> float:
     """Σ‖x − mean of its class‖² over all rows; ``members`` is classes × rows, of ones."""
-    centre = column_means(X).astype(np.float64)
     if sp.issparse(X):
         sums = members @ X.astype(np.float64)
         total = float(np.einsum("i,i->", X.data, X.data, dtype=np.float64))
         return max(total - float((sums.power(2).sum(axis=1).A1 / sizes).sum()), 0.0)
+    centre = column_means(X).astype(np.float64)
     total = 0.0
     sums = np.zeros((len(sizes), X.shape[1]))
     for start in range(0, X.shape[0], 1024):

@@ -26,7 +26,7 @@ TOLERANCE = 0.02
 On 20 Newsgroups ranking is the same from 0.06 downwards, and each further digit doubles the work.
 """
 
-_OVERSAMPLING = 10
+OVERSAMPLING = 10
 _MAX_PRODUCTS = 30
 
 DEFAULT_WIDE_RANK = 50
@@ -139,7 +139,7 @@ def leading_part(
     def unstretch(B: Array) -> Array:
         return B if scatter is None else scatter.solve(B, tol=0.1, max_iter=8)
 
-    width = min(rank + _OVERSAMPLING, d)
+    width = min(rank + OVERSAMPLING, d)
     first = rng.standard_normal((d, width)).astype(X.dtype)
     Q, SQ = _orthonormal(first if scatter is None else unstretch(multiply(first)), None, scatter)
     if Q.shape[1] == 0:  # no weights, or rows that do not differ

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 from .._system import format_bytes
-from ..recovery import DEFAULT_WIDE_RANK, DENSE_LIMIT
+from ..recovery import DEFAULT_WIDE_RANK, DENSE_LIMIT, OVERSAMPLING
 
-_OVERSAMPLING = 10
 _KRYLOV_PRODUCTS = 6  # what the products-only route usually takes
 
 
@@ -69,7 +68,7 @@ def estimate_fit(
     solving += (width if rebuilt_in_original else d) * m * (8 + itemsize)  # the projection
     graph = 6 * N * (itemsize + 4) * 3
     if route == "products":
-        block = (rank + _OVERSAMPLING) * itemsize
+        block = (rank + OVERSAMPLING) * itemsize
         # transposes; bases of three blocks and their images, old and new; what products hold
         rebuilding = (2 if whitened else 1) * stored
         rebuilding += (20 if whitened else 16) * d * block + 4 * n * block
@@ -86,7 +85,7 @@ def estimate_fit(
     work = 2 * 3 * N * per_row + 2.0 * n_entries * m + max_epochs * N * (4.0 * m * m + 12 * m)
     if route == "products":
         solves = 9 if whitened else 1
-        block = rank + _OVERSAMPLING
+        block = rank + OVERSAMPLING
         work += _KRYLOV_PRODUCTS * block * (4.0 * n_entries * solves + 12 * N + 12.0 * d * block)
     else:
         work += 1.0 * n * width * width + 8.0 * N * width + 9.0 * width**3
