@@ -69,9 +69,9 @@ def of_pairs(X: Rows, left: Array, right: Array) -> Spread:
     signs = np.repeat([1.0, -1.0], n_pairs)
     number = np.tile(np.arange(n_pairs), 2)
     P = sp.csr_matrix((signs, (number, np.concatenate([left, right]))), shape=(n_pairs, n))
-    K = (P.T @ P) / n_pairs
+    K = ((P.T @ P) / n_pairs).astype(X.dtype)  # once: every step of a solve applies it
     return Spread(
-        lambda Q: K.astype(Q.dtype) @ Q,
+        lambda Q: K @ Q,
         lambda m, rng: (P.T @ rng.standard_normal((n_pairs, m))) / np.sqrt(n_pairs),
         _clear_of_rounding(float(products.sq_distances(X, left, right).mean(dtype=np.float64)), X),
     )
