@@ -7,6 +7,11 @@ from dualmetric.recovery import positive_part, recover_factor
 from dualmetric.triplets import Triplets
 
 
+def recovered(*args, **options):
+    """The factor, where it is not written out to well below what is compared here."""
+    return recover_factor(*args, tolerance=1e-5, **options)[0]
+
+
 def symmetric(d, rng):
     A = rng.normal(size=(d, d))
     return A + A.T
@@ -117,7 +122,7 @@ class TestRecoverFactor:
         if rank is not None:
             values[:-rank] = 0.0
         expected = rebuild(values, vectors)
-        L = recover_factor(as_kind(X.astype(dtype), kind), triplets, weight, rank, rng)
+        L = recovered(as_kind(X.astype(dtype), kind), triplets, weight, rank, rng)
         assert L.dtype == dtype
         assert L.shape[1] == (rank or L.shape[1])
         tolerance = 1e-12 if dtype == np.float64 else 2e-6
@@ -131,11 +136,10 @@ class TestRecoverFactor:
     ):
         X, triplets, weight = problem
         rows = as_kind(X.astype(dtype), kind)
-        dense = recover_factor(rows, triplets, weight, rank, rng)
+        dense = recovered(rows, triplets, weight, rank, rng)
         monkeypatch.setattr(recovery, "DENSE_LIMIT", 0)
-        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         monkeypatch.setattr(recovery.products, "pair_matrix", None)  # it may not be written out
-        wide = recover_factor(rows, triplets, weight, rank, rng)
+        wide = recovered(rows, triplets, weight, rank, rng)
         assert wide.shape == dense.shape == (90, rank)
         assert wide.dtype == dtype
         expected = sq_distances(X, dense)
@@ -143,24 +147,22 @@ class TestRecoverFactor:
 
     def test_products_route_with_a_large_mean(self, problem, rng, monkeypatch, kind):
         X, triplets, weight = problem
-        dense = recover_factor(X, triplets, weight, 5, rng)
+        dense = recovered(X, triplets, weight, 5, rng)
         monkeypatch.setattr(recovery, "DENSE_LIMIT", 0)
-        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
-        wide = recover_factor(as_kind(X + 1000.0, kind), triplets, weight, 5, rng)
+        wide = recovered(as_kind(X + 1000.0, kind), triplets, weight, 5, rng)
         expected = sq_distances(X, dense)
         np.testing.assert_allclose(sq_distances(X, wide), expected, atol=1e-4 * expected.max())
 
     def test_products_route_keeps_few_unless_told(self, problem, rng, monkeypatch, kind):
         X, triplets, weight = problem
         rows = as_kind(X, kind)
-        everything = recover_factor(rows, triplets, weight, None, rng)
+        everything = recovered(rows, triplets, weight, None, rng)
         assert 7 < everything.shape[1] < 60
         monkeypatch.setattr(recovery, "DENSE_LIMIT", 0)
-        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         monkeypatch.setattr(recovery, "DEFAULT_WIDE_RANK", 7)
-        assert recover_factor(rows, triplets, weight, None, rng).shape == (90, 7)
+        assert recovered(rows, triplets, weight, None, rng).shape == (90, 7)
         # more than there are: only those that are positive
-        most = recover_factor(rows, triplets, weight, 60, rng)
+        most = recovered(rows, triplets, weight, 60, rng)
         assert most.shape == everything.shape
         expected = everything @ everything.T
         np.testing.assert_allclose(most @ most.T, expected, atol=1e-4 * expected.max())
@@ -173,9 +175,8 @@ class TestRecoverFactor:
         X, triplets, weight = problem
         unit = 3.7
         monkeypatch.setattr(recovery, "DENSE_LIMIT", limit)
-        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
-        expected = recover_factor(as_kind(X / unit, kind), triplets, weight, 5, rng) / unit
-        L = recover_factor(as_kind(X, kind), triplets, weight, 5, rng, unit=unit)
+        expected = recovered(as_kind(X / unit, kind), triplets, weight, 5, rng) / unit
+        L = recovered(as_kind(X, kind), triplets, weight, 5, rng, unit=unit)
         # 1e-5: where the iteration stops
         tolerance = (1e-12 if limit else 1e-5) * np.abs(expected @ expected.T).max()
         np.testing.assert_allclose(L @ L.T, expected @ expected.T, rtol=0, atol=tolerance)
@@ -184,10 +185,9 @@ class TestRecoverFactor:
     def test_triplets_of_weight_zero_have_no_part(self, problem, rng, monkeypatch, kind, limit):
         X, triplets, weight = problem
         monkeypatch.setattr(recovery, "DENSE_LIMIT", limit)
-        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         used = weight > 0
-        first = recover_factor(as_kind(X, kind), triplets, weight, 5, np.random.default_rng(0))
-        second = recover_factor(
+        first = recovered(as_kind(X, kind), triplets, weight, 5, np.random.default_rng(0))
+        second = recovered(
             as_kind(X, kind), Triplets(triplets.index[used]), weight[used], 5,
             np.random.default_rng(0),
         )  # fmt: skip
@@ -198,7 +198,6 @@ class TestRecoverFactor:
     def test_nothing_to_recover(self, problem, rng, monkeypatch, kind, limit, rank):
         X, triplets, weight = problem
         monkeypatch.setattr(recovery, "DENSE_LIMIT", limit)
-        monkeypatch.setattr(recovery, "TOLERANCE", 1e-5)
         for rows, weights in ((X, 0 * weight), (np.ones_like(X), weight)):
-            L = recover_factor(as_kind(rows, kind), triplets, weights, rank, rng)
+            L = recovered(as_kind(rows, kind), triplets, weights, rank, rng)
             assert L.shape == (90, 0)

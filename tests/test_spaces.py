@@ -171,8 +171,8 @@ class TestRowSpan:
         weight = rng.random(30)
         rows = as_kind(wide, kind)
         F, E = row_span(rows)
-        L = E @ recover_factor(F, index, weight, None, rng)
-        expected = recover_factor(rows, index, weight, None, rng)
+        L = E @ recover_factor(F, index, weight, None, rng)[0]
+        expected = recover_factor(rows, index, weight, None, rng)[0]
         np.testing.assert_allclose(L @ L.T, expected @ expected.T, rtol=0, atol=1e-11)
 
 

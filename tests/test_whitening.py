@@ -305,8 +305,8 @@ def test_explicit_and_implicit_agree(kind, dtype, shrinkage, given, monkeypatch)
     columns = np.random.default_rng(1).standard_normal((40, 10)).astype(dtype)
     for scatter in (ExplicitScatter, ImplicitScatter):
         monkeypatch.setattr(scatter, "whitening_columns", lambda *_: columns.copy())
-    monkeypatch.setattr(recovery, "TOLERANCE", 1e-6 if dtype == np.float64 else 1e-5)
-    model = DuRP(shrinkage=shrinkage, n_components=4, **FEW)
+    tolerance = 1e-6 if dtype == np.float64 else 1e-5
+    model = DuRP(shrinkage=shrinkage, n_components=4, eigen_tol=tolerance, **FEW)
     explicit = model.fit(X, **arguments).metric_
     wide_route(monkeypatch)
     monkeypatch.setattr(dual, "ExplicitScatter", None)
@@ -352,8 +352,9 @@ def test_factor_is_the_generalised_eigenproblem(learner, shrinkage, given):
 def test_implicit_factor_is_the_generalised_eigenproblem(monkeypatch):
     X, y = make_data()
     wide_route(monkeypatch)
-    monkeypatch.setattr(recovery, "TOLERANCE", 1e-7)
-    model = DuRP(shrinkage=0.1, scale=False, reg=0.02, n_components=12, **FEW).fit(X, y)
+    model = DuRP(shrinkage=0.1, scale=False, reg=0.02, n_components=12, eigen_tol=1e-7, **FEW).fit(
+        X, y
+    )
     S = shrunk(scatter_of_classes(X, y), 0.1)
     expected = closed_form(sum_of_matrices(X, model, 0.02), S)
     assert_near(model.metric_.matrix(), expected, 1e-6)

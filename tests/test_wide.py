@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
-from dualmetric import SPCA, SRP, DuRP, products, recovery
+from dualmetric import SPCA, SRP, DuRP, krylov, products, recovery
 from dualmetric.learners import _dual as dual
 from dualmetric.recovery import leading_part, positive_part
 from dualmetric.triplets import Triplets
@@ -18,12 +19,17 @@ from dualmetric.whitening import ImplicitScatter, within_classes
 FEW = {"n_triplets": 2000, "random_state": 0, "n_components": 5}
 
 
-@pytest.fixture
-def problem(rng, random_index):
+@pytest.fixture(params=[80, 300], ids=["fewer rows than features", "more rows than features"])
+def problem(request, rng, random_index):
     """Rows as CSR, and the pair graph of weighted triplets over them."""
-    X = rng.normal(size=(80, 200)) * (rng.random((80, 200)) < 0.2) * np.geomspace(3.0, 0.3, 200)
-    C = products.pair_graph(random_index(80, 200, rng), rng.random(200), 80)
+    n = request.param
+    X = rng.normal(size=(n, 200)) * (rng.random((n, 200)) < 0.2) * np.geomspace(3.0, 0.3, 200)
+    C = products.pair_graph(random_index(n, 200, rng), rng.random(200), n)
     return sp.csr_matrix(X), C
+
+
+def scatter_of(X, shrinkage):
+    return ImplicitScatter(X, within_classes(X, np.arange(X.shape[0]) % 3), shrinkage)
 
 
 def dense_route(X, C, rank, S=None):
@@ -44,37 +50,42 @@ def assert_near(actual, expected, tolerance):
 @pytest.mark.parametrize("whitened", [False, True])
 def test_warns_with_the_residual(problem, monkeypatch, rng, whitened):
     X, C = problem
-    scatter = ImplicitScatter(X, within_classes(X, np.arange(80) % 3), 0.3) if whitened else None
-    monkeypatch.setattr(recovery, "_MAX_PRODUCTS", 2)
-    monkeypatch.setattr(recovery, "TOLERANCE", 1e-6)
+    scatter = scatter_of(X, 0.3) if whitened else None
+    monkeypatch.setattr(krylov, "_MAX_PRODUCTS", 2)
     with pytest.warns(
-        ConvergenceWarning, match=r"the metric's 5 directions .* 1e-06 in 2 products \(residual \d"
+        ConvergenceWarning,
+        match=r"the metric's 5 directions were found to 0\.\d+ of the .* eigen_tol = 1e-06",
     ) as seen:
-        values, vectors = leading_part(X, C, 5, rng, scatter)
+        values, vectors, residual = leading_part(X, C, 5, rng, scatter, tolerance=1e-6)
+    assert residual > 1e-6
     assert len(seen) == 1
     assert vectors.shape == (200, len(values))
     assert np.isfinite(vectors).all()
 
 
 @pytest.mark.parametrize("tolerance", [0.02, 1e-3, 1e-6])
-def test_residuals_are_within_the_tolerance(problem, monkeypatch, rng, tolerance):
+@pytest.mark.parametrize("whitened", [False, True])
+def test_residuals_are_within_the_tolerance(problem, rng, tolerance, whitened):
     X, C = problem
-    monkeypatch.setattr(recovery, "TOLERANCE", tolerance)
-    values, V = leading_part(X, C, 5, rng)
+    scatter = scatter_of(X, 0.3) if whitened else None
+    S = scatter.dot(np.eye(200)) if whitened else np.eye(200)
+    values, V, reported = leading_part(X, C, 5, rng, scatter, tolerance)
     A = (X.T @ C @ X).toarray()
-    assert_allclose(V.T @ V, np.eye(5), atol=1e-12)
-    residual = np.linalg.norm(A @ V - V * values, axis=0)
-    largest = np.abs(np.linalg.eigvalsh(A)).max()
-    assert residual.max() <= tolerance * largest * (1 + 1e-9)
-    spectrum = np.linalg.eigvalsh(A)[::-1][:5]
-    assert np.abs(values - spectrum).max() <= tolerance * largest
+    assert_allclose(V.T @ S @ V, np.eye(5), atol=1e-9)
+    R = A @ V - S @ V * values
+    residual = np.sqrt(np.einsum("ij,ij->j", R, np.linalg.solve(S, R))).max()
+    spectrum = eigh(A, S, eigvals_only=True)
+    # what is reported is never less than the true residual, with the size of the Ritz values
+    assert residual <= reported * np.abs(spectrum).max() * (1 + 1e-9)
+    assert reported <= tolerance
+    assert np.abs(values - spectrum[::-1][:5]).max() <= tolerance * np.abs(spectrum).max()
 
 
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_seed_decides(problem, whitened, dtype):
     X, C = (matrix.astype(dtype) for matrix in problem)
-    scatter = ImplicitScatter(X, within_classes(X, np.arange(80) % 3), 0.3) if whitened else None
+    scatter = scatter_of(X, 0.3) if whitened else None
     first, second, other = (
         leading_part(X, C, 5, np.random.default_rng(seed), scatter) for seed in (1, 1, 2)
     )
@@ -84,24 +95,22 @@ def test_the_seed_decides(problem, whitened, dtype):
     assert (first[1] != other[1]).any()
 
 
-def test_with_a_scatter_solves_the_generalised_problem(problem, monkeypatch, rng):
+def test_with_a_scatter_solves_the_generalised_problem(problem, rng):
     X, C = problem
-    monkeypatch.setattr(recovery, "TOLERANCE", 1e-7)
-    scatter = ImplicitScatter(X, within_classes(X, np.arange(80) % 3), 0.1)
+    scatter = scatter_of(X, 0.1)
     S = scatter.dot(np.eye(200))
-    values, V = leading_part(X, C, 6, rng, scatter)
+    values, V, _ = leading_part(X, C, 6, rng, scatter, 1e-7)
     assert_allclose(V.T @ S @ V, np.eye(6), atol=1e-8)
     assert_near(rebuild(values, V), rebuild(*dense_route(X, C, 6, S)), 1e-5)
 
 
-def test_rank_beyond_the_positive_ones(rng, monkeypatch):
+def test_rank_beyond_the_positive_ones(rng):
     # eight triplets: at most eight positive eigenvalues, however many are asked for
     X = sp.csr_matrix(rng.normal(size=(24, 150)))
     C = products.pair_graph(np.arange(24).reshape(8, 3), np.ones(8), 24)
-    monkeypatch.setattr(recovery, "TOLERANCE", 1e-7)
     expected = rebuild(*dense_route(X, C, None))
     for rank in (8, 9, 40, 149, 150, 1000):
-        values, vectors = leading_part(X, C, rank, rng)
+        values, vectors, _ = leading_part(X, C, rank, rng, tolerance=1e-7)
         assert len(values) == 8
         assert (values > 0).all()
         assert_near(rebuild(values, vectors), expected, 1e-5)
@@ -142,7 +151,7 @@ def test_few_positive_among_many_negative(kind, name, rng):
     block = np.linalg.qr(rng.standard_normal((d, 15)))[0]
     if name != "large":
         assert np.linalg.eigvalsh(block.T @ (A @ block)).max() < 0
-    values, vectors = leading_part(X, C, 5, rng)
+    values, vectors, _ = leading_part(X, C, 5, rng)
     expected, directions = dense_route(X, C, 5)
     assert_allclose(expected, positive, rtol=1e-10)
     assert len(values) == len(expected)
@@ -155,7 +164,7 @@ def test_few_positive_among_many_negative(kind, name, rng):
 
 def test_nothing_positive_gives_nothing(rng):
     rows, C = negative(100, [], np.linspace(0.5, 1, 100), rng)
-    values, vectors = leading_part(sp.csr_matrix(rows), C, 5, rng)
+    values, vectors, _ = leading_part(sp.csr_matrix(rows), C, 5, rng)
     assert values.shape == (0,)
     assert vectors.shape == (100, 0)
 
@@ -294,11 +303,12 @@ def test_neither_a_square_nor_the_rows_are_written_out(shrinkage):
 
 def test_routes_agree_through_the_learner(monkeypatch):
     X, y = make_wide(2100, 400)
-    monkeypatch.setattr(recovery, "TOLERANCE", 1e-6)
     explicit = DuRP(**FEW).fit(X, y)
+    assert explicit.residual_ == 0.0
     for module in (recovery, dual):
         monkeypatch.setattr(module, "DENSE_LIMIT", 0)
-    implicit = DuRP(**FEW).fit(X, y)
+    implicit = DuRP(eigen_tol=1e-6, **FEW).fit(X, y)
+    assert 0.0 < implicit.residual_ <= 1e-6
     assert_near(implicit.metric_.pairwise(X[:300]), explicit.metric_.pairwise(X[:300]), 1e-4)
 
 

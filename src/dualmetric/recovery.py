@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from . import products
 from ._system import blas_threads_for
 from ._types import Array, Rows
+from .krylov import OVERSAMPLING, Pencil, leading_pairs
 from .triplets import Triplets
 from .whitening import ExplicitScatter, ImplicitScatter, Scatter
 
@@ -25,9 +26,6 @@ TOLERANCE = 0.02
 
 On 20 Newsgroups ranking is the same from 0.06 downwards, and each further digit doubles the work.
 """
-
-OVERSAMPLING = 10
-_MAX_PRODUCTS = 30
 
 DEFAULT_WIDE_RANK = 50
 """Directions kept for wider data when the user names no number."""
@@ -42,8 +40,9 @@ def recover_factor(
     *,
     unit: float = 1.0,
     scatter: Scatter | None = None,
-) -> Array:
-    """Return L with LLᵀ = Π_PSD(Σ weight_t A_t), cut to the ``rank`` largest eigenvalues.
+    tolerance: float = TOLERANCE,
+) -> tuple[Array, float]:
+    """Find L with LLᵀ = Π_PSD(Σ weight_t A_t), cut to the ``rank`` largest eigenvalues.
 
     With a scatter S, the eigenvalues are those of XᵀCXv = wSv, VᵀSV = I: the same in the whitened
     space, and L applies to X as it is.
@@ -64,6 +63,16 @@ def recover_factor(
         The length in which the weights were found: A_t is that of X/unit, and L applies to X.
     scatter : ExplicitScatter or ImplicitScatter, optional
         S, as whitening has it; explicit where X has few features.
+    tolerance : float, default=TOLERANCE
+        Largest residual of a direction where the matrix is not written out.
+
+    Returns
+    -------
+    factor : ndarray of shape (d, rank)
+        L.
+    residual : float
+        The largest residual of its directions, relative to the largest eigenvalue; 0 where the
+        matrix was decomposed.
     """
     used = np.flatnonzero(weight)
     index, scaled = triplets.index[used], (weight[used] / unit**2).astype(X.dtype)
@@ -71,10 +80,12 @@ def recover_factor(
     if X.shape[1] <= DENSE_LIMIT:
         S = scatter.matrix if isinstance(scatter, ExplicitScatter) else None
         values, vectors = positive_part(products.pair_matrix(X, C), rank, S)
+        residual = 0.0
     else:
         wide = scatter if isinstance(scatter, ImplicitScatter) else None
-        values, vectors = leading_part(X, C, rank or DEFAULT_WIDE_RANK, rng, wide)
-    return vectors * (np.sqrt(values) / unit).astype(X.dtype)
+        wanted = rank or DEFAULT_WIDE_RANK
+        values, vectors, residual = leading_part(X, C, wanted, rng, wide, tolerance)
+    return vectors * (np.sqrt(values) / unit).astype(X.dtype), residual
 
 
 def positive_part(A: Array, rank: int | None = None, S: Array | None = None) -> tuple[Array, Array]:
@@ -103,17 +114,12 @@ def leading_part(
     rank: int,
     rng: np.random.Generator,
     scatter: ImplicitScatter | None = None,
-) -> tuple[Array, Array]:
+    tolerance: float = TOLERANCE,
+) -> tuple[Array, Array, float]:
     """Largest positive eigenvalues of XᵀCX and their vectors, from products with X and C alone.
 
-    A block Krylov method: the residuals of the leading Ritz vectors, made orthogonal to the basis,
-    are what it grows by; at three blocks it starts again from the Ritz vectors. It ends when every
-    residual ‖Av − θv‖ is at most `TOLERANCE` times the largest |θ|, which is also how far θ can be
-    from an eigenvalue; where 30 products do not get there, it warns with the residual.
-
-    With a scatter S the pairs solve Av = θSv: orthogonal means with respect to S, the residual
-    r = Av − θSv is measured as √(rᵀS⁻¹r), and the basis grows by S⁻¹r, for which a few steps of
-    conjugate gradients do.
+    See `krylov.leading_pairs`, which finds them, for the residual: the last thing returned. Where
+    it is above the tolerance, a warning says so.
 
     Parameters
     ----------
@@ -126,80 +132,47 @@ def leading_part(
     rng : numpy Generator
         Source of the first block.
     scatter : ImplicitScatter, optional
-        S; the identity where it is None.
+        S, for Av = θSv; the identity where it is None.
+    tolerance : float, default=TOLERANCE
+        Largest residual, relative to the largest eigenvalue.
     """
-    d = X.shape[1]
+    n, d = X.shape
     back = products.transposed(X)
+    in_span = 2 * n < d  # two arrays hold a vector there
 
-    def multiply(B: Array) -> Array:
+    def rows_of(B: Array) -> Array:
         # C·1 = 0: one row is taken from all, to keep digits where their mean is large
         rows = products.threaded_dot(X, B)
-        return products.threaded_dot(back, products.threaded_dot(C, rows - rows[0]))
+        rows -= rows[0].copy()
+        return rows
 
-    def unstretch(B: Array) -> Array:
-        return B if scatter is None else scatter.solve(B, tol=0.1, max_iter=8)
-
-    width = min(rank + OVERSAMPLING, d)
-    first = rng.standard_normal((d, width)).astype(X.dtype)
-    Q, SQ = _orthonormal(first if scatter is None else unstretch(multiply(first)), None, scatter)
-    if Q.shape[1] == 0:  # no weights, or rows that do not differ
-        return np.zeros(0, X.dtype), np.zeros((d, 0), X.dtype)
-    AQ = multiply(Q)
-    for n_products in range(1, _MAX_PRODUCTS + 1):
-        values, Y = np.linalg.eigh((Q.T @ AQ).astype(np.float64))
-        size = np.abs(values).max()
-        lead = np.argsort(values)[::-1][:width]
-        theta, Y = values[lead].astype(X.dtype), Y[:, lead].astype(X.dtype)
-        ritz, image = Q @ Y, AQ @ Y
-        stretched = ritz if scatter is None else SQ @ Y
-        residual = image - stretched * theta
-        step = unstretch(residual)
-        n_positive = np.count_nonzero(theta[:rank] > 10 * np.finfo(X.dtype).eps * size)
-        # the first that is not positive too: it may be about to become so
-        squares = np.einsum("ij,ij->j", residual, step)[: min(rank, n_positive + 1)]
-        worst = np.sqrt(max(float(squares.max()), 0.0))
-        if worst <= TOLERANCE * size or Q.shape[1] == d:
-            break
-        if n_products == _MAX_PRODUCTS:
-            warnings.warn(
-                f"the metric's {rank} directions were not found to the tolerance {TOLERANCE:g} in "
-                f"{_MAX_PRODUCTS} products (residual {worst / size:.2g}): ask for fewer, with "
-                "n_components",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-            break
-        if Q.shape[1] > 2 * width:
-            Q, AQ, SQ = ritz, image, stretched
-        grown, stretched = _orthonormal(step[:, : d - Q.shape[1]], (Q, SQ), scatter)
-        if grown.shape[1] == 0:  # the basis is closed under the product
-            break
-        Q, AQ = np.hstack([Q, grown]), np.hstack([AQ, multiply(grown)])
-        SQ = Q if scatter is None else np.hstack([SQ, stretched])
-    return theta[:n_positive], np.ascontiguousarray(ritz[:, :n_positive])
-
-
-def _orthonormal(
-    W: Array, basis: tuple[Array, Array] | None, scatter: ImplicitScatter | None
-) -> tuple[Array, Array]:
-    """Columns V that span W less the basis Q, with VᵀSV = I, and SV.
-
-    By the eigenvectors of WᵀSW, which costs two matrix products where a QR decomposition of a tall
-    matrix is slow; twice, for what rounding leaves the first time. Columns that vanish are dropped.
-    """
-    if basis is not None:
-        W = W - basis[0] @ (basis[1].T @ W)
-    W = W / np.maximum(np.linalg.norm(W, axis=0), np.finfo(W.dtype).tiny)
-    SW = W if scatter is None else scatter.dot(W)
-    for again in (True, False):
-        values, vectors = np.linalg.eigh((W.T @ SW).astype(np.float64))
-        keep = values > values[-1:] * W.shape[1] * np.finfo(W.dtype).eps
-        turn = (vectors[:, keep] / np.sqrt(values[keep])).astype(W.dtype)
-        W, SW = W @ turn, SW @ turn
-        if again and basis is not None:
-            overlap = basis[1].T @ W
-            W = W - basis[0] @ overlap
-            SW = W if scatter is None else SW - basis[1] @ overlap
-        elif scatter is None:
-            SW = W
-    return W, SW
+    if in_span:
+        pencil = Pencil(
+            gram=lambda a: rows_of(products.threaded_dot(back, a)),
+            A=lambda v: products.threaded_dot(C, v.dual),
+            S=None if scatter is None else lambda v: scatter.dot_in_span(v.coef, v.dual),
+            floor=1.0 if scatter is None else scatter.floor,
+        )
+    else:
+        pencil = Pencil(
+            gram=None,
+            A=lambda v: products.threaded_dot(back, products.threaded_dot(C, rows_of(v.coef))),
+            S=None if scatter is None else lambda v: scatter.dot(v.coef),
+            floor=1.0 if scatter is None else scatter.floor,
+        )
+    width = min(rank + OVERSAMPLING, n, d)
+    start = rng.standard_normal((n if in_span else d, width)).astype(X.dtype)
+    if in_span:
+        start -= start.mean(axis=0)  # coefficients add up to zero: those of Av and Sv do
+    if scatter is not None:
+        start = pencil.A(pencil.vectors(start))  # S⁻¹ is the dearer step: begin nearer
+    values, coef, residual = leading_pairs(pencil, rank, start, tolerance)
+    if residual > tolerance:
+        warnings.warn(
+            f"the metric's {rank} directions were found to {residual:.2g} of the largest "
+            f"eigenvalue only, not to eigen_tol = {tolerance:g}: ask for fewer, with n_components",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    vectors = products.threaded_dot(back, coef) if in_span else coef
+    return values, np.ascontiguousarray(vectors), residual

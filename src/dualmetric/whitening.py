@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import products
 from ._types import Array, Rows
+from .krylov import Vectors, conjugate_gradients
 
 _TOLERANCE = 1e-3  # of the random columns that project whitened rows
 _MAX_STEPS = 200
@@ -117,38 +118,37 @@ class ImplicitScatter:
     def __init__(self, X: Rows, spread: Spread, shrinkage: float) -> None:
         self._X, self._back = X, products.transposed(X)
         self._spread, self._shrinkage = spread, shrinkage
-        self._ridge = shrinkage * spread.trace / X.shape[1]
+        self.floor = shrinkage * spread.trace / X.shape[1]  # no eigenvalue of S is below
 
     def dot(self, B: Array) -> Array:
         """S·B."""
         inner = self._spread.apply(products.threaded_dot(self._X, B))
         scatter = products.threaded_dot(self._back, inner)
-        return B.dtype.type(1.0 - self._shrinkage) * scatter + B.dtype.type(self._ridge) * B
+        scatter *= B.dtype.type(1.0 - self._shrinkage)
+        scatter += B.dtype.type(self.floor) * B
+        return scatter
+
+    def dot_in_span(self, a: Array, Ga: Array) -> Array:
+        """Coefficients of S·Xᵀa, given XXᵀa: S·Xᵀa = Xᵀ((1 − s)K·Ga + (s·tr W/d)·a)."""
+        scatter = self._spread.apply(Ga)
+        scatter *= a.dtype.type(1.0 - self._shrinkage)
+        scatter += a.dtype.type(self.floor) * a
+        return scatter
 
     def solve(self, B: Array, *, tol: float, max_iter: int) -> Array:
         """S⁻¹·B by conjugate gradients, each column until its residual is ``tol`` of B's.
 
         After ``max_iter`` steps the columns are as they are: `residual` says how good.
         """
-        Y = np.zeros_like(B)
-        R = B.copy()
-        D = R.copy()
-        square = np.einsum("ij,ij->j", R, R, dtype=np.float64)
-        goal = square * tol**2
-        for _ in range(max_iter):
-            if (square <= goal).all():
-                break
-            SD = self.dot(D)
-            curvature = np.einsum("ij,ij->j", D, SD, dtype=np.float64)
-            step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
-            step = step.astype(B.dtype)
-            Y += step * D
-            R -= step * SD
-            new = np.einsum("ij,ij->j", R, R, dtype=np.float64)
-            ratio = np.divide(new, square, out=np.zeros_like(new), where=square > 0)
-            D = R + ratio.astype(B.dtype) * D
-            square = new
-        return Y
+        goal = tol**2 * np.einsum("ij,ij->j", B, B, dtype=np.float64)
+        found = conjugate_gradients(
+            lambda v: self.dot(v.coef),
+            None,
+            Vectors(B, B),
+            lambda left, _: bool((left <= goal).all()),
+            max_iter,
+        )
+        return found[0].coef
 
     def residual(self, Y: Array, B: Array) -> float:
         """Largest ‖SY − B‖/‖B‖ over the columns."""
@@ -163,7 +163,7 @@ class ImplicitScatter:
         S⁻¹SS⁻¹ = S⁻¹.
         """
         d, dtype = self._X.shape[1], self._X.dtype
-        draws = np.sqrt(self._ridge) * rng.standard_normal((d, m))
+        draws = np.sqrt(self.floor) * rng.standard_normal((d, m))
         within = self._spread.sample(m, rng).astype(dtype)
         draws += np.sqrt(1.0 - self._shrinkage) * products.threaded_dot(self._back, within)
         draws = draws.astype(dtype)

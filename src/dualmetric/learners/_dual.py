@@ -12,7 +12,7 @@ from .. import products, sources, spaces
 from .._system import require_memory
 from .._types import Array, Rows
 from ..losses import get_loss
-from ..recovery import DENSE_LIMIT, recover_factor
+from ..recovery import DENSE_LIMIT, TOLERANCE, recover_factor
 from ..solver import Epoch, solve_dual
 from ..triplets import Triplets
 from ..whitening import ExplicitScatter, ImplicitScatter, Scatter, of_pairs, within_classes
@@ -39,6 +39,7 @@ class DualLearner(TripletLearner):
         max_epochs: int = 3,
         tol: float | None = None,
         shrinkage: float = 1.0,
+        eigen_tol: float = TOLERANCE,
         distance: str = "euclidean",
         scale: bool = True,
         random_state: Any = None,
@@ -52,6 +53,7 @@ class DualLearner(TripletLearner):
         self.max_epochs = max_epochs
         self.tol = tol
         self.shrinkage = shrinkage
+        self.eigen_tol = eigen_tol
         self.distance = distance
         self.scale = scale
         self.random_state = random_state
@@ -122,8 +124,15 @@ class DualLearner(TripletLearner):
         self.n_iter_ = solution.history[-1].epoch
 
         weight = solution.beta / (reg * len(index))
-        factor = recover_factor(
-            rows, index, weight, self.n_components, rng, unit=unit, scatter=scatter
+        factor, self.residual_ = recover_factor(
+            rows,
+            index,
+            weight,
+            self.n_components,
+            rng,
+            unit=unit,
+            scatter=scatter,
+            tolerance=self.eigen_tol,
         )
         if not self._rebuilt_in_original:
             factor = basis @ factor
@@ -213,7 +222,8 @@ class DualLearner(TripletLearner):
         check_scalar(
             self.shrinkage, "shrinkage", Real, min_val=0, max_val=1, include_boundaries="right"
         )
-        for name in ("reg", "tol", "shrinkage"):
+        check_scalar(self.eigen_tol, "eigen_tol", Real, min_val=0, include_boundaries="neither")
+        for name in ("reg", "tol", "shrinkage", "eigen_tol"):
             value = getattr(self, name)
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar
                 raise ValueError(f"{name} must be a finite number; got {value}")
@@ -252,6 +262,7 @@ class ProjectedLearner(DualLearner):
         max_epochs: int = 3,
         tol: float | None = None,
         shrinkage: float = 1.0,
+        eigen_tol: float = TOLERANCE,
         distance: str = "euclidean",
         scale: bool = True,
         random_state: Any = None,
@@ -266,6 +277,7 @@ class ProjectedLearner(DualLearner):
             max_epochs=max_epochs,
             tol=tol,
             shrinkage=shrinkage,
+            eigen_tol=eigen_tol,
             distance=distance,
             scale=scale,
             random_state=random_state,
