@@ -186,3 +186,22 @@ def test_in_words():
     assert str(DuRP().estimate(shaped(1000, 10))).endswith("(route: matrix)")
     route, memory, work = Estimate("span", 3, 4.0)
     assert (route, memory, work) == ("span", 3, 4.0)
+
+
+def test_given_triplets_count_rather_than_those_to_sample():
+    X = np.zeros((1000, 20))
+    few = np.zeros((50, 3), dtype=int)
+    assert DuRP().estimate(X, triplets=few) == DuRP(n_triplets=50).estimate(X)
+
+
+def test_rows_of_a_source_are_part_of_it(tmp_path):
+    rows = np.memmap(tmp_path / "rows", dtype=np.float32, mode="w+", shape=(300, 20))
+    in_memory = DuRP().estimate(np.zeros((300, 20), np.float32))
+    assert DuRP().estimate(rows).memory == in_memory.memory + 300 * 20 * 4
+
+
+def test_lists_and_frames():
+    pd = pytest.importorskip("pandas")
+    X = np.zeros((30, 4))
+    for rows in (X.tolist(), pd.DataFrame(X)):
+        assert DuRP().estimate(rows) == DuRP().estimate(X)

@@ -91,6 +91,7 @@ def test_clone_and_get_params(learner, data):
         "max_epochs": 2,
         "tol": 1e-3,
         "shrinkage": 0.9,
+        "all_rows": True,
         "eigen_tol": 0.1,
         "distance": "cosine",
         "scale": False,

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dualmetric import SPCA, SRP, DuOri, DuRP, Metric, Triplets, sources
+from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, Metric, Triplets, sources
 from dualmetric.sources import blocks, gather, is_source, learning_rows
 
 LEARNERS = [DuRP, DuOri, SRP, SPCA]
@@ -386,3 +386,76 @@ def test_rows_that_do_not_fit_are_not_read(monkeypatch):
         gather(np.zeros((20, 4)), rows)
     monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10 * 4 * 8)
     assert gather(np.zeros((20, 4)), rows).shape == (10, 4)
+
+
+# --- the other learners, and whitening on all rows ------------------------------------------
+
+
+@pytest.mark.parametrize("learner", [OASIS(**FEW), LMNN(random_state=0), Euclidean("cosine")])
+def test_every_learner_reads_sources(learner, small_blocks):
+    X, y = make_data(60)
+    stored = Stored(X)
+    expected = learner.fit(X, y).metric_.transform(X)
+    found = learner.fit(stored, y).metric_
+    assert stored.largest_read <= 10
+    assert_allclose(found.transform(X), expected, rtol=1e-9, atol=1e-12)
+    assert learner.score(stored, y) == pytest.approx(learner.score(X, y))
+    assert_allclose(
+        learner.pair_distance(stored, Stored(X[::-1])), learner.pair_distance(X, X[::-1])
+    )
+
+
+def test_numbers_of_triplets_are_those_of_the_source(monkeypatch):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 30)
+    X, y = make_data(90)
+    model = OASIS(**FEW).fit(Stored(X), y)
+    i, j, k = model.triplets_.index.T
+    assert model.triplets_.index.max() > 30
+    assert (y[i] == y[j]).all()
+    assert (y[i] != y[k]).all()
+
+
+@pytest.mark.parametrize("learner", [DuRP, DuOri, SRP, SPCA])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_whitening_on_all_rows(learner, dtype, small_blocks, monkeypatch):
+    # most rows of a class lie along feature 5; those that are learned from do not show it
+    X, y = make_data(400)
+    X[:, 5] *= 20.0
+    X = (10 * X).astype(dtype)
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 50)
+    chosen = np.sort(np.random.default_rng(0).choice(400, 50, replace=False))
+    monkeypatch.setattr(sources, "learning_rows", lambda n, rng: chosen.astype(np.int32))
+    flat = X.copy()
+    flat[chosen, 5] = 0
+    settings = {"shrinkage": 0.05, "n_components": 2, **FEW}
+    if learner is not DuOri:
+        settings["n_projections"] = 11
+    few = learner(**settings).fit(Stored(flat), y)
+    every = learner(all_rows=True, **settings).fit(Stored(flat), y)
+    # W = Σ(x − mean of its class)(…)ᵀ/n, over all rows
+    W = sum(
+        (flat[y == c] - flat[y == c].mean(axis=0)).T @ (flat[y == c] - flat[y == c].mean(axis=0))
+        for c in range(3)
+    ) / len(flat)  # fmt: skip
+    found = sources.within_scatter(Stored(flat), y, 3)
+    assert_allclose(found, W, rtol=1e-4, atol=1e-6 * W.max())
+    if learner in (DuRP, DuOri):
+        assert abs(every.components_[:, 5]).max() < 0.2 * abs(every.components_).max()
+    assert not np.allclose(every.metric_.matrix(), few.metric_.matrix())
+
+
+def test_whitening_on_all_rows_is_the_same_where_all_are_learned_from(small_blocks):
+    X, y = make_data(90)
+    expected = DuRP(shrinkage=0.3, **FEW).fit(X, y).metric_.matrix()
+    found = DuRP(shrinkage=0.3, all_rows=True, **FEW).fit(Stored(X), y).metric_.matrix()
+    assert_allclose(found, expected)
+
+
+def test_all_rows_needs_labels_and_few_features(monkeypatch):
+    X, y = make_data(90)
+    with pytest.raises(ValueError, match="by the labels of all rows"):
+        DuRP(shrinkage=0.3, all_rows=True).fit(X, triplets=[(0, 3, 1)])
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 50)
+    wide = Stored(np.zeros((60, 5000), np.float32))
+    with pytest.raises(ValueError, match=r"up to 4,000 features, and X has 5,000"):
+        DuRP(shrinkage=0.3, all_rows=True).fit(wide, y[:60])

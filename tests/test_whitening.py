@@ -176,7 +176,7 @@ def test_sample_has_covariance_k(name, rng):
 def test_explicit_matrix_is_the_definition(kind, dtype, shrinkage, rng):
     X = thinned(rng.normal(size=(40, 70))).astype(dtype)  # wider than a block of columns
     y = np.arange(40) % 3
-    scatter = ExplicitScatter(as_kind(X, kind), within_classes(X, y), shrinkage, 70)
+    scatter = ExplicitScatter.of_rows(as_kind(X, kind), within_classes(X, y), shrinkage, 70)
     assert scatter.matrix.dtype == dtype
     assert_array_equal(scatter.matrix, scatter.matrix.T)
     assert_near(scatter.matrix, shrunk(scatter_of_classes(X, y), shrinkage), EPS[dtype])
@@ -184,14 +184,14 @@ def test_explicit_matrix_is_the_definition(kind, dtype, shrinkage, rng):
 
 def test_explicit_matrix_in_a_span_counts_all_features():
     X, y = make_data()
-    scatter = ExplicitScatter(X, within_classes(X, y), 0.3, 500)
+    scatter = ExplicitScatter.of_rows(X, within_classes(X, y), 0.3, 500)
     assert_near(scatter.matrix, shrunk(scatter_of_classes(X, y), 0.3, 500), 1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_whitened_rows_are_at_the_mahalanobis_distance(dtype):
     X, y = make_data(dtype=dtype)
-    scatter = ExplicitScatter(X, within_classes(X, y), 0.1, 12)
+    scatter = ExplicitScatter.of_rows(X, within_classes(X, y), 0.1, 12)
     white = scatter.whiten(X)
     assert white.dtype == dtype
     assert white.flags.c_contiguous
@@ -210,7 +210,7 @@ def test_whitening_columns_have_covariance_inverse_s(name, implicit, dtype, rng,
     spread = spreads(X)[name]
     W = X.T.astype(np.float64) @ spread.apply(X.astype(np.float64))
     inverse = np.linalg.inv(shrunk(W, 0.2))
-    scatter = ImplicitScatter(X, spread, 0.2) if implicit else ExplicitScatter(X, spread, 0.2, 6)
+    scatter = ImplicitScatter(X, spread, 0.2) if implicit else ExplicitScatter.of_rows(X, spread, 0.2, 6)
     columns = scatter.whitening_columns(40_000, rng)
     assert columns.shape == (6, 40_000)
     assert columns.dtype == dtype
@@ -223,7 +223,7 @@ def test_whitening_columns_have_covariance_inverse_s(name, implicit, dtype, rng,
 def test_implicit_products_and_solves(kind, name, dtype, rng):
     X = thinned(rng.normal(size=(40, 25))).astype(dtype)
     spread = spreads(X)[name]
-    S = ExplicitScatter(X.astype(np.float64), spread, 0.3, 25).matrix
+    S = ExplicitScatter.of_rows(X.astype(np.float64), spread, 0.3, 25).matrix
     scatter = ImplicitScatter(as_kind(X, kind), spread, 0.3)
     B = rng.normal(size=(25, 4)).astype(dtype)
     B[:, 2] = 0.0

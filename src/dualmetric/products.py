@@ -256,13 +256,13 @@ def quadratic(X: Rows, apply: Callable[[Array], Array]) -> Array:
     """
     n, d = X.shape
     mean = column_means(X)
-    by_column = X.tocsc() if sp.issparse(X) else X
+    back = transposed(X)
     width = max(8, min(64, _BLOCK_BYTES // (n * X.dtype.itemsize)))
     result = np.zeros((d, d), dtype=X.dtype)
     for start in range(0, d, width):
         columns = slice(start, min(start + width, d))
-        block = to_dense(by_column[:, columns]) - mean[columns]
-        result[start:, columns] = tdot(by_column[:, start:], apply(block))
+        block = (back[columns].toarray().T if sp.issparse(X) else X[:, columns]) - mean[columns]
+        result[start:, columns] = threaded_dot(back[start:], apply(block))
     return result
 
 

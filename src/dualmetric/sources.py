@@ -11,6 +11,7 @@ import numpy as np
 
 from ._system import require_memory
 from ._types import Array
+from .whitening import scatter_sums
 
 LEARNING_ROWS = 50_000
 """Rows that are read to learn from: 100,000 triplets among them are as good as among millions."""
@@ -45,6 +46,29 @@ def blocks(X: Any) -> Iterator[tuple[int, Array]]:
                 "is shorter than its shape says; write it again"
             )
         yield start, block
+
+
+def column_means(X: Any) -> Array:
+    """Mean of all rows, in one pass."""
+    total = np.zeros(X.shape[1])
+    for _, block in blocks(X):
+        total += block.sum(axis=0, dtype=np.float64)
+    if not np.isfinite(total).all():
+        raise ValueError("X holds NaN or infinity, or numbers too large to add up")
+    mean = total / X.shape[0]
+    return mean.astype(X.dtype) if X.dtype == np.float32 else mean
+
+
+def within_scatter(X: Any, codes: Array, n_classes: int) -> Array:
+    """Scatter of all rows about the mean of their class (d × d), in one pass."""
+    origin = np.asarray(X[0:1])[0]
+    total = None
+    for start, block in blocks(X):
+        part = scatter_sums(block, codes[start : start + len(block)], n_classes, origin)
+        total = part if total is None else total.plus(part)
+    if total is None or not np.isfinite(total.outer).all():
+        raise ValueError("X is empty, or holds NaN, infinity, or numbers too large to multiply")
+    return total.within()
 
 
 def gather(X: Any, rows: Array) -> Array:

@@ -64,7 +64,7 @@ def principal_components(X: Rows, m: int, seed: int) -> Array:
 
 def mapped(X: Rows, B: Array) -> Array:
     """Return the rows of XB, centred."""
-    return _centred(products.dot(X, B))
+    return _centred(products.threaded_dot(X, B))
 
 
 def row_span(X: Rows) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ is S where the rows are wide.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -83,13 +84,55 @@ def _clear_of_rounding(trace: float, X: Rows) -> float:
     return trace if trace > 1e-12 * products.mean_sq_distance(X) else 0.0
 
 
-class ExplicitScatter:
-    """S written out and factored as UᵀU; for few features."""
+class ScatterSums(NamedTuple):
+    """Sums over rows that give their scatter about class means; they add up over blocks of rows.
 
-    def __init__(self, X: Rows, spread: Spread, shrinkage: float, n_features: int) -> None:
-        S = (1.0 - shrinkage) * products.quadratic(X, spread.apply)
+    Attributes
+    ----------
+    outer : ndarray of shape (d, d)
+        Σ(x − o)(x − o)ᵀ for an origin o, the same for all blocks.
+    sums : ndarray of shape (n_classes, d)
+        Σ(x − o) over each class.
+    counts : ndarray of shape (n_classes,)
+        Rows of each class.
+    """
+
+    outer: Array
+    sums: Array
+    counts: Array
+
+    def plus(self, other: "ScatterSums") -> "ScatterSums":
+        """The sums over both sets of rows."""
+        return ScatterSums(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def within(self) -> Array:
+        """W, the scatter of all these rows about the mean of their class."""
+        means = self.sums / np.maximum(self.counts, 1)[:, None]
+        return (self.outer - self.sums.T @ means) / self.counts.sum()
+
+
+def scatter_sums(rows: Array, codes: Array, n_classes: int, origin: Array) -> ScatterSums:
+    """Sums over one block of dense rows whose classes are ``codes``, in float64."""
+    precision = np.float32 if rows.dtype == np.float32 else np.float64
+    moved = np.subtract(rows, origin, dtype=precision)
+    members = sp.csr_matrix(
+        (np.ones(len(codes), moved.dtype), (codes, np.arange(len(codes)))),
+        shape=(n_classes, len(codes)),
+    )
+    return ScatterSums(
+        (moved.T @ moved).astype(np.float64),
+        (members @ moved).astype(np.float64),
+        np.bincount(codes, minlength=n_classes),
+    )
+
+
+class ExplicitScatter:
+    """S written out, from W (its lower triangle), and factored as UᵀU; for few features."""
+
+    def __init__(self, W: Array, trace: float, shrinkage: float, n_features: int) -> None:
+        S = (1.0 - shrinkage) * W
         S = np.tril(S) + np.tril(S, -1).T
-        S[np.diag_indices_from(S)] += shrinkage * spread.trace / n_features
+        S[np.diag_indices_from(S)] += shrinkage * trace / n_features
         self.matrix = S
         try:
             np.linalg.cholesky(S)  # recovery factors it in its own precision
@@ -100,6 +143,12 @@ class ExplicitScatter:
                 "of features do not vary within classes, and the whitening would divide by "
                 f"rounding errors. Raise it{', or pass float64' if S.dtype == np.float32 else ''}"
             ) from None
+
+    @classmethod
+    def of_rows(cls, X: Rows, spread: Spread, shrinkage: float, n_features: int) -> Self:
+        """S of the given rows."""
+        W = products.quadratic(X, spread.apply)
+        return cls(W, spread.trace, shrinkage, n_features)
 
     def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
         """m columns with the law of S^−½g, g Gaussian: they project whitened rows at random."""

@@ -56,6 +56,26 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         )
         return products.canonical(X) if reset else X
 
+    def _read(
+        self, X: Any, y: Any, triplets: Any, rng: np.random.Generator
+    ) -> tuple[Any, Any, Any, Array | None]:
+        """Bring the rows to learn from into memory where X is a source of rows.
+
+        Returns X, y and triplets over those rows, and their numbers (None where X is in memory).
+        """
+        if not sources.is_source(X):
+            return X, y, triplets, None
+        n = X.shape[0]
+        if triplets is not None:
+            refuse_mask(triplets, "triplets")
+            index = triplets.index if isinstance(triplets, Triplets) else triplets
+            given = Triplets.from_array(index, n)
+            rows = given.rows()
+            return sources.gather(X, rows), None, given.renumber(rows), rows
+        labels = None if y is None else check_labels(y, n)
+        rows = sources.learning_rows(n, rng)
+        return sources.gather(X, rows), None if labels is None else labels[rows], None, rows
+
     def _length_unit(self, X: Rows) -> float:
         """Length that counts as one: with ``scale``, a quarter of the RMS distance of rows."""
         if products.all_rows_equal(X):
@@ -75,7 +95,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         """Set ``metric_``; X holds the training rows, whose mean is the centre of the cosine."""
         centre = None
         if self.distance == "cosine" and not (factor is None and products.is_sparse(X)):
-            mean = products.column_means(X)
+            mean = (sources if sources.is_source(X) else products).column_means(X)
             centre = mean if factor is None else mean @ factor
         names = getattr(self, "feature_names_in_", None)
         parameters = {
@@ -105,7 +125,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features.
 
         Returns
@@ -121,14 +141,15 @@ class MetricLearner(TransformerMixin, BaseEstimator):
     def pair_distance(self, A: Any, B: Any) -> Array:
         """Learned distance between each row of A and the same row of B."""
         check_is_fitted(self)
-        return self.metric_.distance(self._check_X(A, reset=False), self._check_X(B, reset=False))
+        checked = (X if sources.is_source(X) else self._check_X(X, reset=False) for X in (A, B))
+        return self.metric_.distance(*checked)
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision: each row of X queries the others (see `mean_average_precision`).
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features.
         y : array-like of shape (n_samples,)
             Their labels.
@@ -138,8 +159,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         float
             Between 0 and 1.
         """
-        check_is_fitted(self)
-        rows = self.metric_.apply(self._check_X(X, reset=False))
+        rows = self.transform(X)
         return mean_average_precision(rows, check_labels(y, rows.shape[0]))
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -170,26 +190,6 @@ class TripletLearner(LinearMetricLearner):
 
     n_triplets: int
     sampler: str
-
-    def _read(
-        self, X: Any, y: Any, triplets: Any, rng: np.random.Generator
-    ) -> tuple[Any, Any, Any, Array | None]:
-        """Bring the rows to learn from into memory where X is a source of rows.
-
-        Returns X, y and triplets over those rows, and their numbers (None where X is in memory).
-        """
-        if not sources.is_source(X):
-            return X, y, triplets, None
-        n = X.shape[0]
-        if triplets is not None:
-            refuse_mask(triplets, "triplets")
-            index = triplets.index if isinstance(triplets, Triplets) else triplets
-            given = Triplets.from_array(index, n)
-            rows = given.rows()
-            return sources.gather(X, rows), None, given.renumber(rows), rows
-        labels = None if y is None else check_labels(y, n)
-        rows = sources.learning_rows(n, rng)
-        return sources.gather(X, rows), None if labels is None else labels[rows], None, rows
 
     def _get_triplets(
         self, X: Rows, y: Any, triplets: Any, unit: float, rng: np.random.Generator
@@ -241,7 +241,7 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Training rows.
         y : object
             Not used.
@@ -252,5 +252,8 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
             Itself.
         """
         check_distance(self.distance)
-        X = self._check_X(X, reset=True)
+        if sources.is_source(X):
+            self._check_X(np.asarray(X[0:2]), reset=True)
+        else:
+            X = self._check_X(X, reset=True)
         return self._store_metric(None, X)

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state, check_scalar
 from .. import products, sources, spaces
 from .._system import require_memory
 from .._types import Array, Rows
+from .._validation import check_labels
 from ..losses import get_loss
 from ..recovery import DENSE_LIMIT, TOLERANCE, recover_factor
 from ..solver import Epoch, solve_dual
@@ -27,6 +28,7 @@ class DualLearner(TripletLearner):
     """The shared body. Subclasses say in which space the dual problem is solved."""
 
     _rebuilt_in_original = True
+    _copies_rows = False  # all of them, to find the space
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class DualLearner(TripletLearner):
         max_epochs: int = 3,
         tol: float | None = None,
         shrinkage: float = 1.0,
+        all_rows: bool = False,
         eigen_tol: float = TOLERANCE,
         distance: str = "euclidean",
         scale: bool = True,
@@ -53,6 +56,7 @@ class DualLearner(TripletLearner):
         self.max_epochs = max_epochs
         self.tol = tol
         self.shrinkage = shrinkage
+        self.all_rows = all_rows
         self.eigen_tol = eigen_tol
         self.distance = distance
         self.scale = scale
@@ -80,10 +84,11 @@ class DualLearner(TripletLearner):
         self._check_parameters()
         loss = get_loss(self.loss)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        whole = self._scatter_of_all(X, y, triplets)
         X, y, triplets, numbers = self._read(X, y, triplets, rng)
         X = self._check_X(X, reset=True)
         require_memory(
-            self.estimate(X).memory,
+            self.estimate(X, triplets=triplets).memory,
             f"{type(self).__name__}.fit on {X.shape[0]:,} × {X.shape[1]:,}",
             "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
         )
@@ -91,18 +96,20 @@ class DualLearner(TripletLearner):
         self.triplets_ = self._get_triplets(X, y, triplets, unit, rng)
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
-        rows, index, named = _rows_in_play(X, self.triplets_)
+        share = 0.0 if self.all_rows else _GATHER_BELOW
+        rows, index, named = _rows_in_play(X, self.triplets_, share)
         labels = None if y is None or triplets is not None else np.asarray(y)[named]
         spanned = None
         if self._rebuilt_in_original:
             if rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
                 spanned = rows
                 rows, rotation = spaces.row_span(rows)
-            scatter = self._scatter(rows, index, labels)
+            scatter = self._scatter(rows, index, labels, whole)
             Z, basis = self._space(rows, X, rng, scatter)
         else:
             rows, basis = self._space(rows, X, rng, None)
-            scatter = self._scatter(rows, index, labels)
+            whole = None if whole is None or basis is None else basis.T @ whole @ basis
+            scatter = self._scatter(rows, index, labels, whole)
             Z = spaces.original(rows, scatter)
         if scatter is not None and self.scale:
             unit = self._length_unit(Z)  # the length that counts as one is that of whitened rows
@@ -151,37 +158,43 @@ class DualLearner(TripletLearner):
             return self._store_metric(None if self._rebuilt_in_original else basis, X)
         return self._store_metric(factor, X)
 
-    def estimate(self, X: Any) -> Estimate:
+    def estimate(self, X: Any, *, triplets: Any = None) -> Estimate:
         """Say what ``fit`` would need for X, without looking at its numbers.
 
         Parameters
         ----------
-        X : {array, sparse matrix, row source} of shape (n_samples, n_features)
-            Anything with ``shape`` and ``dtype``.
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            Anything with a shape; without a ``dtype`` it counts as float64.
+        triplets : array-like of shape (n_triplets, 3) or Triplets, optional
+            The triplets that ``fit`` would be given.
 
         Returns
         -------
         Estimate
             Peak memory beyond X, operations, and the route taken; ``print`` shows it in words.
         """
-        n, d = X.shape
-        if sources.is_source(X):
-            n = min(n, sources.LEARNING_ROWS)
+        n, d = X.shape if hasattr(X, "shape") else np.shape(X)
+        itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
         sparse = products.is_sparse(X)
-        return estimate_fit(
+        from_source = sources.is_source(X)
+        if from_source:
+            n = min(n, sources.LEARNING_ROWS)
+        found = estimate_fit(
             n_rows=n,
             n_features=d,
             n_entries=X.nnz if sparse else n * d,
-            itemsize=4 if X.dtype == np.float32 else 8,
+            itemsize=itemsize,
             sparse=sparse,
             dual_dimensions=min(getattr(self, "n_projections", d), d),
             rebuilt_in_original=self._rebuilt_in_original,
-            n_triplets=self.n_triplets,
+            n_triplets=self.n_triplets if triplets is None else len(triplets),
             n_components=self.n_components,
             max_epochs=self.max_epochs,
             whitened=self.shrinkage < 1.0,
             span_limit=_SPAN_LIMIT,
         )
+        copies = int(from_source) + int(self._copies_rows and not sparse)
+        return found._replace(memory=found.memory + copies * n * d * itemsize)
 
     @abstractmethod
     def _space(
@@ -189,10 +202,32 @@ class DualLearner(TripletLearner):
     ) -> tuple[Array, Array | None]:
         """Rows of the triplets in the space of the dual problem, and the map to it."""
 
-    def _scatter(self, rows: Rows, index: Triplets, labels: Array | None) -> Scatter | None:
+    def _scatter_of_all(self, X: Any, y: Any, triplets: Any) -> Array | None:
+        """W over all rows of a source of many, in one pass; None where it is not wanted."""
+        if not self.all_rows or self.shrinkage == 1.0:
+            return None
+        if y is None or triplets is not None:
+            raise ValueError("all_rows=True whitens by the labels of all rows: fit(X, y)")
+        n, d = X.shape if sources.is_source(X) else (0, 0)
+        if n <= sources.LEARNING_ROWS:
+            return None  # all rows are learned from
+        if d > DENSE_LIMIT:
+            raise ValueError(
+                f"all_rows=True is for up to {DENSE_LIMIT:,} features, and X has {d:,}: leave it "
+                f"out, and the scatter is that of {sources.LEARNING_ROWS:,} rows"
+            )
+        classes, codes = np.unique(check_labels(y, n), return_inverse=True)
+        return sources.within_scatter(X, codes, len(classes))
+
+    def _scatter(
+        self, rows: Rows, index: Triplets, labels: Array | None, whole: Array | None
+    ) -> Scatter | None:
         """S, by which the rows are whitened; None where they are not."""
         if self.shrinkage == 1.0:
             return None
+        if whole is not None:
+            W = whole.astype(rows.dtype)
+            return ExplicitScatter(W, float(np.trace(whole)), self.shrinkage, len(W))
         if labels is None:
             pairs = np.unique(index.index[:, :2], axis=0)
             spread = of_pairs(rows, *np.ascontiguousarray(pairs.T))
@@ -206,7 +241,7 @@ class DualLearner(TripletLearner):
         if rows.shape[1] <= DENSE_LIMIT:
             # few rows span fewer dimensions than they have features: the ridge is that of all
             width = self.n_features_in_ if self._rebuilt_in_original else rows.shape[1]
-            return ExplicitScatter(rows, spread, self.shrinkage, width)
+            return ExplicitScatter.of_rows(rows, spread, self.shrinkage, width)
         return ImplicitScatter(rows, spread, self.shrinkage)
 
     def _check_parameters(self) -> None:
@@ -227,7 +262,8 @@ class DualLearner(TripletLearner):
             value = getattr(self, name)
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar
                 raise ValueError(f"{name} must be a finite number; got {value}")
-        check_scalar(self.scale, "scale", (bool, np.bool_))
+        for name in ("scale", "all_rows"):
+            check_scalar(getattr(self, name), name, (bool, np.bool_))
 
     def _print_epoch(self, epoch: Epoch) -> None:
         print(
@@ -236,13 +272,13 @@ class DualLearner(TripletLearner):
         )
 
 
-def _rows_in_play(X: Rows, triplets: Triplets) -> tuple[Rows, Triplets, Array]:
-    """Only rows that triplets name take part; where they are few, work on a copy of them.
+def _rows_in_play(X: Rows, triplets: Triplets, share: float) -> tuple[Rows, Triplets, Array]:
+    """Only rows that triplets name take part; below a share of all, work on a copy of them.
 
     Returns the rows, the triplets over them, and their numbers in X.
     """
     named = triplets.rows()
-    if len(named) > _GATHER_BELOW * X.shape[0]:
+    if len(named) > share * X.shape[0]:
         return X, triplets, np.arange(X.shape[0])
     return products.take_rows(X, named), triplets.renumber(named), named
 
@@ -262,6 +298,7 @@ class ProjectedLearner(DualLearner):
         max_epochs: int = 3,
         tol: float | None = None,
         shrinkage: float = 1.0,
+        all_rows: bool = False,
         eigen_tol: float = TOLERANCE,
         distance: str = "euclidean",
         scale: bool = True,
@@ -277,6 +314,7 @@ class ProjectedLearner(DualLearner):
             max_epochs=max_epochs,
             tol=tol,
             shrinkage=shrinkage,
+            all_rows=all_rows,
             eigen_tol=eigen_tol,
             distance=distance,
             scale=scale,

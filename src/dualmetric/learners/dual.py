@@ -41,6 +41,9 @@ _PARAMETERS = """n_components : int or None, default=None
         Between 0 and 1. Below 1, the regulariser knows how rows of one class (anchor and positive,
         where there are only triplets) differ, and discounts those directions: see
         `dualmetric.whitening`. 1 is the paper's method; the less, the stronger.
+    all_rows : bool, default=False
+        With ``shrinkage`` below 1, take the differences within classes from all rows of X rather
+        than from those that triplets name. A memory map or other source is read once more for it.
     eigen_tol : float, default=0.02
         How far directions may be off where there are more than 4,000 features, so that they are
         found by iteration: largest residual, relative to the largest eigenvalue. On text the
@@ -194,6 +197,7 @@ class SPCA(ProjectedLearner):
     """
 
     _rebuilt_in_original = False
+    _copies_rows = True
 
     def _space(
         self, rows: Rows, X: Rows, rng: np.random.Generator, scatter: Scatter | None

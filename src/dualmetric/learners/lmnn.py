@@ -103,8 +103,9 @@ class LMNN(LinearMetricLearner):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows.
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            Training rows; of a memory map or another source of more than 50,000 rows, as many are
+            chosen at random.
         y : array-like of shape (n_samples,)
             Their labels, of any type.
 
@@ -114,15 +115,16 @@ class LMNN(LinearMetricLearner):
             Itself.
         """
         self._check_parameters()
-        X = self._check_X(X, reset=True)
         if y is None:
             raise ValueError("LMNN requires y to be passed, but the target y is None")
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        X, y, _, _ = self._read(X, y, None, np.random.default_rng(seed))
+        X = self._check_X(X, reset=True)
         labels = np.unique(check_labels(y, X.shape[0]), return_inverse=True)[1]
         _check_classes(labels)
         self._length_unit(X)  # refuses rows that are all the same, and numbers out of range
         basis = None
         if self.n_components is not None:
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
             basis = spaces.principal_components(X, self.n_components, seed)
         m = X.shape[1] if basis is None else basis.shape[1]
         require_memory(

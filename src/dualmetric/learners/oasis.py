@@ -95,8 +95,9 @@ class OASIS(TripletLearner):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training rows.
+        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+            Training rows; of a memory map or another source of more than 50,000 rows, as many are
+            chosen at random.
         y : array-like of shape (n_samples,), optional
             Their labels; used only where ``triplets`` is None.
         triplets : array-like of shape (n_triplets, 3) or Triplets, optional
@@ -125,8 +126,9 @@ class OASIS(TripletLearner):
         check_scalar(self.max_epochs, "max_epochs", Integral, min_val=1)
         if self.n_components is not None:
             check_scalar(self.n_components, "n_components", Integral, min_val=1)
-        X = products.canonical(self._check_X(X, reset=start_anew))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        X, y, triplets, numbers = self._read(X, y, triplets, rng)
+        X = products.canonical(self._check_X(X, reset=start_anew))
         d = X.shape[1]
         if start_anew:
             require_memory(
@@ -156,7 +158,8 @@ class OASIS(TripletLearner):
                 stacklevel=3,
             )
         # only now: a call that failed leaves what was learned before as it was
-        self._unit, self.similarity_, self.triplets_ = unit, W, found
+        self._unit, self.similarity_ = unit, W
+        self.triplets_ = found if numbers is None else Triplets(numbers[found.index])
         return self._store_metric(vectors * np.sqrt(values) if len(values) else None, X)
 
 
