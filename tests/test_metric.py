@@ -1,15 +1,7 @@
-"""Metric: distances against the formula, and files that survive everything."""
+"""Metric: distances against the formula."""
 
-import json
-import os
 import pickle
-import stat
-import struct
-import subprocess
-import sys
-import tempfile
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from safetensors.numpy import save as tensor_bytes
 from sklearn.metrics.pairwise import cosine_distances
 
 from dualmetric import Metric
+from dualmetric.weighting import tfidf
 
 NAMES = ("width", "höhe", "深さ", "", "💡")
 INFO = {"method": "DuRP", "parameters": {"reg": None, "scale": True, "tol": 0.5}, "ü": [1, "β"]}
@@ -458,371 +450,136 @@ def test_truncate_to_nothing():
             metric.truncate(0)
 
 
-# --- files ------------------------------------------------------------------------------------
+# --- tf-idf -----------------------------------------------------------------------------------
 
 
+def make_counts(n, d=5, dtype=np.float64, seed=1):
+    return np.random.default_rng(seed).poisson(1.0, (n, d)).astype(dtype)
+
+
+IDF = np.array([1.0, 1.5, 2.0, 1.25, 3.0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("names", [None, NAMES])
-@pytest.mark.parametrize("kind", [str, Path])
-def test_round_trip(dtype, names, kind, tmp_path):
-    path = kind(tmp_path / "größe 1.metric")
-    metric = make_metric(dtype, names=names)
-    metric.save(path)
-    back = Metric.load(path)
-    assert back.factor.dtype == dtype
-    assert_array_equal(back.factor, metric.factor)
-    assert (back.n_features, back.feature_names, back.info) == (5, names, INFO)
-    assert_array_equal(back.transform(make_rows(3)), metric.transform(make_rows(3)))
-    assert os.listdir(tmp_path) == ["größe 1.metric"]
+@pytest.mark.parametrize("make", [make_metric, make_cosine])
+def test_tfidf_comes_before_the_metric(kind, dtype, make):
+    plain = make(dtype)
+    metric = plain.with_idf(IDF)
+    A, B = make_counts(6, dtype=dtype), make_counts(6, dtype=dtype, seed=2)
+    a, b = as_kind(A, kind), as_kind(B, kind)
+    weighted_a, weighted_b = tfidf(A, IDF), tfidf(B, IDF)
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == np.float32 else {"rtol": 1e-12}
+    assert_allclose(metric.transform(a), plain.transform(weighted_a), **tolerance)
+    assert_allclose(metric.distance(a, b), plain.distance(weighted_a, weighted_b), **tolerance)
+    assert_allclose(metric.pairwise(a, b), plain.pairwise(weighted_a, weighted_b), **tolerance)
+    if kind is not list:
+        assert metric.transform(a).dtype == dtype
+    found = metric.explain(A[0], B[0])
+    expected = plain.explain(*(tfidf(x[:1].astype(float), IDF)[0] for x in (A, B)))
+    assert found == expected
+    assert_allclose(found.distance, metric.distance(A[:1], B[:1])[0], rtol=1e-5)
 
 
-def test_round_trip_of_the_identity(tmp_path):
-    Metric(None, 4, ("a", "b", "c", "d")).save(tmp_path / "plain")
-    back = Metric.load(tmp_path / "plain")
-    assert (back.factor, back.n_features, back.rank) == (None, 4, 4)
-    assert back.feature_names == ("a", "b", "c", "d")
-    assert back.info == {}
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_tfidf_alone(kind, distance):
+    metric = Metric(None, 5, distance=distance, idf=IDF)
+    X = kind(make_counts(4))
+    out = metric.transform(X)
+    assert sp.issparse(out) == sp.issparse(X)
+    expected = tfidf(X, IDF)
+    assert_allclose(abs(out - expected).max(), 0.0, atol=1e-15)
+    apart = metric.distance(X[:1], X[1:2])[0]
+    assert metric.explain(X[:1], X[1:2]).distance == pytest.approx(apart)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tfidf_with_a_centre_and_no_factor():
+    metric = Metric(None, 5, centre=np.full(5, 0.25), distance="cosine", idf=IDF)
+    X = make_counts(4)
+    rows = tfidf(X, IDF) - 0.25
+    assert_allclose(metric.transform(X), rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    with pytest.raises(ValueError, match="would fill a sparse X"):
+        metric.transform(sp.csr_array(X))
+    large = Metric(None, 1, centre=[-1.5e308], distance="cosine", idf=[1.0])
+    assert large.transform([[1.0]]) == 1.0
+
+
+def test_tfidf_of_a_memory_map(tmp_path, monkeypatch):
+    X = make_counts(50, dtype=np.int32)
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.setattr("dualmetric.sources._BLOCK_BYTES", 160)
+    metric = make_cosine().with_idf(IDF)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert_allclose(metric.transform(mapped), metric.transform(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("identity", [False, True])
-@pytest.mark.parametrize("centred", [False, True])
-def test_round_trip_of_the_cosine(dtype, identity, centred, tmp_path):
-    metric = make_cosine(dtype, centred, identity)
-    metric.save(tmp_path / "m")
-    back = Metric.load(tmp_path / "m")
-    assert (back.kind, back.n_features, back.info) == ("cosine", 5, INFO)
-    assert (back.factor is None) is identity
-    assert (back.centre is None) is not centred
-    if centred:
-        assert back.centre.dtype == dtype
-        assert_array_equal(back.centre, metric.centre)
-    assert_array_equal(back.transform(make_rows(3)), metric.transform(make_rows(3)))
+def test_tfidf_of_a_row_of_zeros(kind, identity):
+    metric = Metric(None if identity else np.eye(5), 5, idf=IDF, distance="cosine")
+    out = metric.transform(kind(np.zeros((2, 5))))
+    assert abs(out).sum() == 0.0
+    assert metric.explain(np.zeros(5), np.eye(5)[0]).distance == pytest.approx(1.0)
 
 
-def test_files_from_before_the_cosine(tmp_path):
-    (tmp_path / "m").write_bytes(file_bytes())
-    metric = Metric.load(tmp_path / "m")
-    assert (metric.kind, metric.centre) == ("euclidean", None)
+def test_tfidf_does_not_change_rows():
+    for kind in (np.asarray, sp.csr_array):
+        X = kind(make_counts(4))
+        before = X.copy()
+        for metric in (make_metric(), make_cosine(), Metric(None, 5, distance="cosine")):
+            metric.with_idf(IDF).transform(X)
+            assert abs(X - before).max() == 0
+
+
+def test_what_is_no_count_is_refused():
+    metric = make_metric().with_idf(IDF)
+    for use in (metric.transform, metric.pairwise, lambda X: metric.explain(X[0], X[1])):
+        with pytest.raises(ValueError, match="tf-idf is for counts, and the rows hold negative"):
+            use(make_rows(3) - 1)
 
 
 @pytest.mark.parametrize(
-    "layout",
-    [np.asfortranarray, lambda factor: np.repeat(factor, 2, axis=1)[:, ::2], lambda f: f[::-1]],
+    ("idf", "message"),
+    [
+        (np.ones(4), r"idf of a metric over 5 features must have shape \(5,\); got \(4,\)"),
+        (np.ones((5, 1)), r"got \(5, 1\)"),
+        (np.full(5, np.nan), "the idf of a metric holds NaN or infinity"),
+        (np.ones(5, dtype=int), "the idf of a metric must be float32 or float64; got int64"),
+    ],
 )
-def test_round_trip_in_any_layout(layout, tmp_path):
-    factor = layout(make_metric().factor)
-    Metric(factor, 5).save(tmp_path / "m")
-    assert_array_equal(Metric.load(tmp_path / "m").factor, factor)
+def test_bad_idf(idf, message):
+    with pytest.raises(ValueError, match=message):
+        Metric(None, 5, idf=idf)
+    with pytest.raises(ValueError, match=message):
+        make_metric().with_idf(idf)
 
 
-def test_a_path_in_the_working_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    make_metric().save("here")
-    assert Metric.load("here").rank == 3
+def test_idf_is_given_once():
+    with pytest.raises(ValueError, match="weighs counts by tf-idf already"):
+        make_metric().with_idf(IDF).with_idf(IDF)
 
 
-def test_load_executes_nothing(tmp_path, monkeypatch):
-    make_metric().save(tmp_path / "m")
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("a load must not unpickle")
-
-    for name in ("load", "loads", "Unpickler"):
-        monkeypatch.setattr(pickle, name, refuse)
-    assert Metric.load(tmp_path / "m").rank == 3
-
-    class Bomb:
-        def __reduce__(self):
-            return (os.mkdir, (str(tmp_path / "executed"),))
-
-    monkeypatch.undo()
-    (tmp_path / "bomb").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(ValueError, match="bomb is not a metric file"):
-        Metric.load(tmp_path / "bomb")
-    assert not (tmp_path / "executed").exists()
+def test_changed_copies_keep_the_rest():
+    metric = Metric(np.ones((5, 3)), 5, NAMES, INFO, np.ones(3), "cosine", IDF)
+    for copy in (metric.truncate(2), metric.with_info(more=1), pickle.loads(pickle.dumps(metric))):
+        assert (copy.n_features, copy.feature_names, copy.kind) == (5, NAMES, "cosine")
+        assert_array_equal(copy.idf, IDF)
+        assert copy.info.items() >= INFO.items()
+    weighted = make_cosine().with_idf(IDF)
+    assert_array_equal(weighted.factor, make_cosine().factor)
+    assert_array_equal(weighted.centre, make_cosine().centre)
+    assert (weighted.kind, weighted.info) == ("cosine", INFO)
 
 
-def header(**changes):
-    fields = {"version": 1, "n_features": 5, "feature_names": None, "info": {}, **changes}
-    return json.dumps({key: value for key, value in fields.items() if value != "absent"})
+def test_more_info_replaces_what_was_there():
+    metric = make_metric()
+    more = metric.with_info(method="LMNN", scores={"learned": {"map": 0.5}})
+    assert more.info == {**INFO, "method": "LMNN", "scores": {"learned": {"map": 0.5}}}
+    assert metric.info == INFO
+    assert_array_equal(more.factor, metric.factor)
 
 
-def file_bytes(factor=None, text=None, **changes):
-    factor = np.ones((5, 2)) if factor is None else factor
-    return tensor_bytes({"factor": factor}, {"dualmetric": text or header(**changes)})
-
-
-def centre_bytes(centre, factor=None, distance="cosine"):
-    tensors = {"factor": np.ones((5, 2)) if factor is None else factor, "centre": centre}
-    return tensor_bytes(tensors, {"dualmetric": header(distance=distance)})
-
-
-def zip_bytes(tmp_path):
-    np.savez(tmp_path / "a.npz", factor=np.ones((5, 2)))
-    return (tmp_path / "a.npz").read_bytes()
-
-
-def not_finite(value):
-    factor = np.ones((5, 2))
-    factor[2, 1] = value
-    return factor
-
-
-DAMAGED = {
-    "empty": (b"", "not a metric file"),
-    "text": (b"width,height\n1,2\n", "not a metric file"),
-    "long text": (b"width,height\n1,2\n" * 1000, "not a metric file"),
-    "zeros": (bytes(1000), "not a metric file"),
-    "huge header": (struct.pack("<Q", 2**63) + b"{}", "not a metric file"),
-    "long header": (struct.pack("<Q", 10**8 + 1) + b"{}" * 100, "not a metric file"),
-    "header beyond the end": (struct.pack("<Q", 1000) + b"{}", "not a metric file"),
-    "header is not JSON": (struct.pack("<Q", 8) + b"{{{{{{{{", "not a metric file"),
-    "trailing bytes": (file_bytes() + b"more", "not a metric file"),
-    "no metadata": (tensor_bytes({"factor": np.ones((5, 2))}), "not written by Metric.save"),
-    "other metadata": (
-        tensor_bytes({"factor": np.ones((5, 2))}, {"format": "pt"}),
-        "not written by Metric.save",
-    ),
-    "integers": (file_bytes(np.ones((5, 2), dtype=np.int64)), "expected one float tensor"),
-    "half precision": (file_bytes(np.ones((5, 2), dtype=np.float16)), "expected one float tensor"),
-    "booleans": (file_bytes(np.ones((5, 2), dtype=bool)), "expected one float tensor"),
-    "another tensor": (
-        tensor_bytes({"weight": np.ones((5, 2))}, {"dualmetric": header()}),
-        "expected one float tensor",
-    ),
-    "two tensors": (
-        tensor_bytes(
-            {"factor": np.ones((5, 2)), "more": np.ones(1)},
-            {"dualmetric": header()},
-        ),
-        "expected one float tensor",
-    ),
-    "a third tensor": (
-        tensor_bytes(
-            {"factor": np.ones((5, 2)), "centre": np.ones(2), "more": np.ones(1)},
-            {"dualmetric": header(distance="cosine")},
-        ),
-        "expected one float tensor",
-    ),
-    "centre of integers": (centre_bytes(np.ones(2, dtype=int)), "expected one float tensor"),
-    "centre of another rank": (centre_bytes(np.ones(3)), r"rank 2 .* got \(3,\)"),
-    "centre is empty": (centre_bytes(np.ones(0)), r"rank 2 .* got \(0,\)"),
-    "centre is a matrix": (centre_bytes(np.ones((1, 2))), r"rank 2 .* got \(1, 2\)"),
-    "centre is NaN": (centre_bytes(np.array([1.0, np.nan])), "centre .* NaN or infinity"),
-    "centre is infinite": (centre_bytes(np.array([1.0, np.inf])), "centre .* NaN or infinity"),
-    "centre without cosine": (centre_bytes(np.ones(2), distance="euclidean"), "centre goes with"),
-    "centre of the identity": (
-        tensor_bytes({"centre": np.ones(4)}, {"dualmetric": header(distance="cosine")}),
-        r"rank 5 .* got \(4,\)",
-    ),
-    "unknown distance": (file_bytes(distance="Cosine"), "'euclidean' or 'cosine'; got 'Cosine'"),
-    "distance is null": (file_bytes(distance=None), "'euclidean' or 'cosine'; got None"),
-    "distance is a list": (file_bytes(distance=["cosine"]), "'euclidean' or 'cosine'; got"),
-    "NaN": (file_bytes(not_finite(np.nan)), "holds NaN or infinity"),
-    "infinity": (file_bytes(not_finite(-np.inf)), "holds NaN or infinity"),
-    "other shape": (file_bytes(np.ones((4, 2))), r"over 5 features .* got \(4, 2\)"),
-    "one dimension": (file_bytes(np.ones(5)), r"got \(5,\)"),
-    "no directions": (file_bytes(np.ones((5, 0))), r"got \(5, 0\)"),
-    "newer version": (file_bytes(version=2), "newer dualmetric .*pip install -U dualmetric"),
-    "version is text": (file_bytes(version="1"), "description cannot be read"),
-    "no version": (file_bytes(version="absent"), "description cannot be read"),
-    "description is not JSON": (file_bytes(text="{"), "description cannot be read"),
-    "description is a list": (file_bytes(text="[]"), "description cannot be read"),
-    "description nests too deep": (file_bytes(text="[" * 200_000), "description cannot be read"),
-    "description has a giant number": (file_bytes(text="9" * 10_000), "description cannot be read"),
-    "no n_features": (file_bytes(n_features="absent"), "description is incomplete"),
-    "n_features is text": (file_bytes(n_features="5"), "description is incomplete"),
-    "n_features is 0": (file_bytes(n_features=0), "description is incomplete"),
-    "no info": (file_bytes(info="absent"), "description is incomplete"),
-    "info is a list": (file_bytes(info=[]), "description is incomplete"),
-    "too few names": (file_bytes(feature_names=["a"]), "1 feature names were given for 5"),
-    "names are numbers": (file_bytes(feature_names=[1, 2, 3, 4, 5]), "names are not text"),
-    "names are one text": (file_bytes(feature_names="abcde"), "names are not text"),
-}
-
-
-@pytest.mark.parametrize("kind", list(DAMAGED))
-def test_damaged_files_are_named(kind, tmp_path):
-    content, message = DAMAGED[kind]
-    path = tmp_path / "bad.metric"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"bad\.metric .*{message}"):
-        Metric.load(path)
-
-
-def test_numpy_archive(tmp_path):
-    path = tmp_path / "bad.metric"
-    path.write_bytes(zip_bytes(tmp_path))
-    with pytest.raises(ValueError, match=r"bad\.metric is not a metric file"):
-        Metric.load(path)
-
-
-@pytest.mark.parametrize("make", [make_metric, lambda: make_metric(names=NAMES), make_cosine])
-def test_files_cut_short_at_any_length(make, tmp_path):
-    make().save(tmp_path / "m")
-    content = (tmp_path / "m").read_bytes()
-    path = tmp_path / "bad.metric"
-    for length in range(len(content)):
-        path.write_bytes(content[:length])
-        with pytest.raises(ValueError, match=r"bad\.metric "):
-            Metric.load(path)
-
-
-@given(st.data())
-@pytest.mark.parametrize("make", [lambda: make_metric(names=NAMES), make_cosine])
-def test_any_changed_byte_is_found_or_harmless(make, tmp_path_factory, data):
-    folder = tmp_path_factory.mktemp("changed")
-    make().save(folder / "m")
-    content = bytearray((folder / "m").read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    (folder / "m").write_bytes(content)
-    try:
-        metric = Metric.load(folder / "m")
-    except ValueError as error:
-        assert str(folder / "m") in str(error)  # noqa: PT017 - loading is as good
-    else:
-        assert np.isfinite(metric.factor).all()
-        assert metric.centre is None or np.isfinite(metric.centre).all()
-
-
-def test_folder(tmp_path):
-    with pytest.raises(ValueError, match="is a folder, not a metric file"):
-        Metric.load(tmp_path)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.metric"):
-        Metric.load(tmp_path / "nowhere.metric")
-
-
-# --- saving in one step -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("call", ["replace", "fsync", "fdopen"])
-@pytest.mark.parametrize("exists", [True, False])
-def test_an_interrupted_save_leaves_what_was_there(error, call, exists, tmp_path, monkeypatch):
-    path = tmp_path / "m"
-    if exists:
-        Metric(None, 2).save(path)
-
-    def stop(*args, **kwargs):
-        raise error
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, call, stop)
-        with pytest.raises(type(error)):
-            make_metric().save(path)
-    assert os.listdir(tmp_path) == (["m"] if exists else [])
-    if exists:
-        assert Metric.load(path).n_features == 2
-
-
-def test_a_write_that_fails_half_way_leaves_what_was_there(tmp_path, monkeypatch):
-    path = tmp_path / "m"
-    Metric(None, 2).save(path)
-    fdopen = os.fdopen
-
-    class Full:
-        def __init__(self, file):
-            self.file = file
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *exc):
-            self.file.close()
-
-        def write(self, content):
-            self.file.write(content[: len(content) // 2])
-            raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fdopen", lambda *args: Full(fdopen(*args)))
-        with pytest.raises(OSError, match="No space left"):
-            make_metric().save(path)
-    assert os.listdir(tmp_path) == ["m"]
-    assert Metric.load(path).n_features == 2
-
-
-def test_interrupted_just_after_the_file_is_in_place(tmp_path, monkeypatch):
-    replace = os.replace
-
-    def late(*args):
-        replace(*args)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", late)
-        with pytest.raises(KeyboardInterrupt):
-            make_metric().save(tmp_path / "m")
-    assert os.listdir(tmp_path) == ["m"]
-    assert Metric.load(tmp_path / "m").rank == 3
-
-
-def test_info_that_json_cannot_hold(tmp_path):
-    Metric(None, 2).save(tmp_path / "m")
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        Metric(None, 3, info={"seed": object()}).save(tmp_path / "m")
-    assert os.listdir(tmp_path) == ["m"]
-    assert Metric.load(tmp_path / "m").n_features == 2
-
-
-def test_folders_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    for path, error in [
-        (tmp_path / "absent" / "m", FileNotFoundError),
-        (tmp_path / "file" / "m", NotADirectoryError),
-        (tmp_path, OSError),
-    ]:
-        with pytest.raises(error):
-            make_metric().save(path)
-    assert os.listdir(tmp_path) == ["file"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
-def test_unwritable_folder():
-    """In a process of its own, which gives up the rights of root where it has them."""
-    code = (
-        "import os, sys; from dualmetric._files import write_atomically\n"
-        "if os.geteuid() == 0: os.setuid(65534)\n"
-        "try: write_atomically(sys.argv[1], b'x')\n"
-        "except PermissionError: print('refused')"
-    )
-    # not in tmp_path, which no other user may enter
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o555)
-        command = [sys.executable, "-c", code, os.path.join(folder, "m")]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout == "refused\n"
-        assert os.listdir(folder) == []
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
-@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002, 0o000])
-def test_mode_honours_the_umask(umask, tmp_path):
-    old = os.umask(umask)
-    try:
-        make_metric().save(tmp_path / "m")
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o666 & ~umask
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "folder").mkdir()
-    target, link = tmp_path / "folder" / "m", tmp_path / "link"
-    Metric(None, 2).save(target)
-    link.symlink_to(target)
-    make_metric().save(link)
-    assert link.is_symlink()
-    assert Metric.load(target).rank == 3
-    assert os.listdir(tmp_path / "folder") == ["m"]
-
-
-def test_the_longest_name(tmp_path):
-    path = tmp_path / ("m" * 255)
-    make_metric().save(path)
-    assert Metric.load(path).rank == 3
+def test_repr_of_tfidf():
+    text = "<Cosine metric of rank 3 over 5 features, weighted by tf-idf>"
+    assert repr(make_cosine().with_idf(IDF)) == text

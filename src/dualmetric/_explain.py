@@ -1,7 +1,8 @@
 """Distances split into what each feature contributes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import floor, log10
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -76,10 +77,43 @@ def split(
     return distance, parts
 
 
+def summarise(
+    distance: float, parts: Array, name_of: Callable[[int], str], top: int
+) -> Explanation:
+    """Name the largest parts of what `split` gives, and add up the others."""
+    order = largest_first(parts)
+    centre = len(parts) - 1
+    named = [("(centre)" if f == centre else name_of(f), float(parts[f])) for f in order[:top]]
+    return Explanation(distance, named, float(parts[order[top:]].sum()))
+
+
 def largest_first(values: Array) -> Array:
     """Places of the values that are not zero, the largest absolute value first."""
     places = np.flatnonzero(values)
     return places[np.argsort(-np.abs(values[places]), kind="stable")]
+
+
+def namer(
+    given: Sequence[str] | None, own: Sequence[str] | None, n_features: int
+) -> Callable[[int], str]:
+    """Return what names a feature by its number: a name given, the metric's own, or "feature 3"."""
+    check_number_of_names(given, n_features)
+    names = own if given is None else given
+    # an element of a pandas Series is found by its label, of an array by its place
+    chosen = names if names is None or isinstance(names, list | tuple) else np.asarray(names)
+    return lambda f: f"feature {f}" if chosen is None else str(chosen[f])
+
+
+def check_number_of_names(names: Sequence[str] | None, n_features: int) -> None:
+    """Refuse names of another number of features."""
+    if names is not None and len(names) != n_features:
+        raise ValueError(f"{len(names)} feature names were given for {n_features} features")
+
+
+def check_top(top: int) -> None:
+    """Refuse a number of parts that is none."""
+    if not isinstance(top, Integral) or top < 1:
+        raise ValueError(f"top must be a whole number, at least 1; got {top!r}")
 
 
 def _blocks(factor: Array, row: Array) -> Iterator[tuple[Array, Array]]:

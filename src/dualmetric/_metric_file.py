@@ -1,7 +1,16 @@
-"""Files that hold a metric: safetensors, with a description in JSON. Nothing is executed."""
+"""Files that hold a metric: safetensors, with a description in JSON. Nothing is executed.
+
+The format is documented in ``docs/file-format.md``. JSON can take thirty times its size in memory
+once it is parsed, so that a header is measured first, and refused where it holds too much.
+"""
 
 import json
+import math
 import os
+import re
+import reprlib
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +19,37 @@ import numpy as np
 from ._files import write_atomically
 from ._types import Array
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+MOST_FEATURES = 2**31 - 1
 _KEY = "dualmetric"
-_TENSORS = {"factor", "centre"}  # each may be absent
+_TENSORS = {1: {"factor", "centre"}, 2: {"factor", "centre", "idf"}}  # by version, none is required
+_LONGEST_HEADER = 100_000_000  # bytes: the limit of safetensors itself
+_FREE_HEADER = 32_000_000  # bytes; a longer one may be this much longer than the numbers
+_HEADER_TOKENS = 1_000
+_FREE_TOKENS = 2_000_000  # of a description, and two, a name and a comma, for each row of a tensor
+_TOKEN = re.compile(r'[,\[{]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # never looks back
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, Array]) -> None:
     """Write a description and arrays, replacing the file in one step."""
     from safetensors.numpy import save
 
+    # a reader that does not know of a step must not leave it out: each step has its version
+    version = 2 if "idf" in tensors else 1
+    text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    text = json.dumps({"version": FORMAT_VERSION, **header})
-    write_atomically(path, save(contiguous, {_KEY: text}))
+    content = save(contiguous, {_KEY: text})
+    length = int.from_bytes(content[:8], "little")
+    if (
+        header["n_features"] > MOST_FEATURES
+        or length > _longest_header(len(content))
+        or _holds_more_tokens(text, _most_tokens(tensor.shape for tensor in tensors.values()))
+    ):
+        raise ValueError(
+            f"feature names and info of {length:,} bytes over {header['n_features']:,} features do "
+            "not fit in a metric file: save it without feature names, and with less in info"
+        )
+    write_atomically(path, content)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -30,6 +58,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a metric file")
+    _check_outline(path)
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(_KEY)
@@ -38,39 +67,103 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                     f"{path} is a safetensors file but not a metric: it was not written by "
                     "Metric.save"
                 )
-            header = _parse(path, text)
-            names = list(file.keys())
-            if not _TENSORS.issuperset(names) or any(
-                file.get_slice(name).get_dtype() not in ("F32", "F64") for name in names
-            ):
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            limit = _most_tokens(part.get_shape() for part in parts.values())
+            header = _parse(path, text, limit)
+            allowed = _TENSORS[header["version"]]
+            if not allowed.issuperset(parts):
                 raise ValueError(
-                    f"{path} is damaged: expected one float tensor, 'factor', and perhaps another, "
-                    "'centre'"
+                    f"{path} is damaged: it holds tensors named {reprlib.repr(sorted(parts))}, "
+                    f"and a metric of its version has only {', '.join(sorted(allowed))}"
                 )
-            return header, {name: file.get_tensor(name) for name in names}
+            for name, part in parts.items():
+                _check_tensor(path, name, part.get_dtype(), part.get_shape())
+            return header, {name: file.get_tensor(name) for name in parts}
     except SafetensorError as error:
+        detail = repr(str(error)[:150])[1:-1]  # it may quote the file, control characters and all
         raise ValueError(
-            f"{path} is not a metric file, or is damaged or cut short ({error}); save it again"
+            f"{path} is not a metric file, or is damaged or cut short ({detail}); save it again"
         ) from None
 
 
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _check_outline(path: Path) -> None:
+    """Refuse a header that is too long or has too many entries; the rest is for safetensors."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        fits = length <= _longest_header(size)
+        # in Latin-1, brackets, commas and quotes stay themselves
+        if fits and not _holds_more_tokens(file.read(length).decode("latin-1"), _HEADER_TOKENS):
+            return
+    raise ValueError(
+        f"{path} is not a metric file, or is damaged: its header "
+        + ("has too many entries" if fits else f"cannot be {length:,} bytes long")
+    )
+
+
+def _longest_header(file_size: int) -> int:
+    """Bytes that the header of a file may take, given what is left for the tensors."""
+    return min(_LONGEST_HEADER, file_size - 8, (file_size + _FREE_HEADER) // 2)
+
+
+def _check_tensor(path: Path, name: str, dtype: str, shape: list[int]) -> None:
+    """Refuse what NumPy would not read; whether shapes fit the metric is for `Metric` to say."""
+    if dtype not in ("F32", "F64") or len(shape) not in (1, 2) or 0 in shape:
+        raise ValueError(
+            f"{path} is damaged: expected floats (F32 or F64) in one or two dimensions as its "
+            f"{name}, got {dtype} of shape {reprlib.repr(tuple(shape))}"
+        )
+
+
+def _parse(path: Path, text: str, limit: int) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        header = None if _holds_more_tokens(text, limit) else json.loads(text)
     except (ValueError, RecursionError):  # not JSON, or JSON made to break the reader
         header = None
-    if not isinstance(header, dict) or not isinstance(header.get("version"), int):
+    version = header.get("version") if isinstance(header, dict) else None
+    if header is None or type(version) is not int or version < 1:
         raise ValueError(f"{path} is damaged: its description cannot be read; save it again")
-    if header["version"] > FORMAT_VERSION:
+    if version > FORMAT_VERSION:
         raise ValueError(
-            f"{path} was written by a newer dualmetric (format {header['version']}, this one reads "
-            f"up to {FORMAT_VERSION}): upgrade with pip install -U dualmetric"
+            f"{path} was written by a newer dualmetric (format {reprlib.repr(version)}, this one "
+            f"reads up to {FORMAT_VERSION}): upgrade with pip install -U dualmetric"
         )
     n_features, names, info = (header.get(key) for key in ("n_features", "feature_names", "info"))
-    if not isinstance(n_features, int) or n_features < 1 or not isinstance(info, dict):
+    if type(n_features) is not int or n_features < 1 or not isinstance(info, dict):
         raise ValueError(f"{path} is damaged: its description is incomplete; save it again")
+    if n_features > MOST_FEATURES:
+        raise ValueError(
+            f"{path} is damaged: it claims {reprlib.repr(n_features)} features, and a metric file "
+            f"has at most {MOST_FEATURES:,}"
+        )
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     ):
         raise ValueError(f"{path} is damaged: its feature names are not text; save it again")
     return header
+
+
+def _most_tokens(shapes: Iterable[Iterable[int]]) -> int:
+    """Tokens that a description may have beside tensors of these shapes."""
+    sides = [list(shape) for shape in shapes]
+    rows = max((max(sizes) for sizes in sides if sizes and 0 not in sizes), default=0)
+    return _FREE_TOKENS + 2 * rows
+
+
+def _holds_more_tokens(text: str, limit: int) -> bool:
+    """Whether JSON has more strings, commas and opening brackets than ``limit``.
+
+    It counts without reading them, and stops where it knows. What is within strings is no token.
+    """
+    if sum(map(text.count, '",[{')) <= limit:
+        return False
+    return next(islice(_TOKEN.finditer(text), limit, None), None) is not None
+
+
+def _without_nan(value: Any) -> Any:
+    """Put null for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

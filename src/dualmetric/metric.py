@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
 
-from . import _explain, _metric_file, products, sources
+from . import _explain, _metric_file, products, sources, weighting
 from ._explain import Explanation
 from ._system import require_memory
 from ._types import Array, Rows
 from ._validation import refuse_mask
+from ._version import __version__
 
 DISTANCES = ("euclidean", "cosine")
 
@@ -28,6 +30,8 @@ class Metric:
     Euclidean one between such rows of length one: its square is 2 − 2 cos, so that it ranks as the
     cosine does. A row with Lᵀx = c has no direction; it stays zero, at distance one from all that
     have.
+
+    With ``idf``, rows are counts, and x above is what `weighting.tfidf` makes of them.
 
     Parameters
     ----------
@@ -45,6 +49,9 @@ class Metric:
     distance : {"euclidean", "cosine"}, default="euclidean"
         How transformed rows are compared. Kept as the attribute ``kind``, since ``distance`` is
         the method.
+    idf : array-like of shape (n_features,), optional
+        Weights of the features in tf-idf, as `weighting.fit_idf` gives them; None leaves rows as
+        they are.
 
     Examples
     --------
@@ -64,6 +71,7 @@ class Metric:
     info: dict[str, Any]
     centre: Array | None = None  # the defaults serve metrics pickled before there was a cosine
     kind: str = "euclidean"
+    idf: Array | None = None
 
     def __init__(
         self,
@@ -73,6 +81,7 @@ class Metric:
         info: dict[str, Any] | None = None,
         centre: Any = None,
         distance: str = "euclidean",
+        idf: Any = None,
     ) -> None:
         factor = None if factor is None else _as_floats(factor, "factor")
         if n_features is None:
@@ -89,35 +98,28 @@ class Metric:
                 f"the factor of a metric over {n_features} features must have shape "
                 f"({n_features}, rank), rank at least 1; got {factor.shape}"
             )
-        _check_number_of_names(feature_names, n_features)
+        _explain.check_number_of_names(feature_names, n_features)
         if distance not in DISTANCES:
-            raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {distance!r}")
+            raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {brief(distance)}")
         if centre is not None:
             if distance != "cosine":
                 raise ValueError(
                     "a centre goes with distance='cosine' only: it changes no Euclidean distance"
                 )
-            centre = _as_floats(centre, "centre")
             rank = n_features if factor is None else factor.shape[1]
-            if centre.shape != (rank,):
-                raise ValueError(
-                    f"the centre of a metric of rank {rank} must have shape ({rank},); "
-                    f"got {centre.shape}"
-                )
-        fields = {
-            "factor": factor,
-            "n_features": n_features,
-            "feature_names": None if feature_names is None else tuple(feature_names),
-            "info": {} if info is None else info,
-            "centre": centre,
-            "kind": distance,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            centre = _as_vector(centre, "centre", rank, f"of rank {rank}")
+        if idf is not None:
+            idf = _as_vector(idf, "idf", n_features, f"over {n_features} features")
+        names = None if feature_names is None else tuple(map(str, feature_names))
+        info = {} if info is None else info
+        # past the guard of a frozen class
+        self.__dict__.update(factor=factor, n_features=n_features, feature_names=names, info=info)
+        self.__dict__.update(centre=centre, kind=distance, idf=idf)
 
     def __repr__(self) -> str:
         name = "Metric" if self.kind == "euclidean" else "Cosine metric"
-        return f"<{name} of rank {self.rank} over {self.n_features:,} features>"
+        weighted = "" if self.idf is None else ", weighted by tf-idf"
+        return f"<{name} of rank {self.rank} over {self.n_features:,} features{weighted}>"
 
     @property
     def rank(self) -> int:
@@ -130,14 +132,14 @@ class Metric:
         Parameters
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
-            Rows in the original features. A memory map, or an object with ``shape``, ``dtype`` and
-            row slicing (HDF5, Zarr), is read a block at a time.
+            Rows in the original features; counts, where the metric has ``idf``. A memory map, or
+            an object with ``shape``, ``dtype`` and row slicing (HDF5, Zarr), is read in blocks.
 
         Returns
         -------
         ndarray of shape (n_samples, rank)
             XL, in the precision of X; for the cosine, centred and scaled to rows of length one.
-            Where the factor is the identity, X itself or a scaled copy: sparse if X is.
+            Where the factor is the identity, X itself or a weighted or scaled copy: sparse if X is.
         """
         if not sources.is_source(X):
             return self.apply(self._check_rows(X))
@@ -153,24 +155,28 @@ class Metric:
 
     def apply(self, X: Rows) -> Rows:
         """Do what `transform` does to rows that have been checked: finite floats of this width."""
-        rows = X
+        rows = self._factor_inputs(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.factor is not None:
-                rows = products.dot(X, self.factor.astype(X.dtype, copy=False))
+                rows = products.dot(rows, self.factor.astype(X.dtype, copy=False))
             if self.centre is not None:
                 if products.is_sparse(rows):
                     raise ValueError(
-                        "this metric subtracts a centre from the features themselves, which "
-                        "would fill a sparse X with numbers: pass X.toarray(), or use a metric "
-                        "with centre=None"
+                        "this metric subtracts a centre, which would fill a sparse X with numbers: "
+                        "pass X.toarray(), or use a metric with centre=None"
                     )
                 centre = self.centre.astype(X.dtype, copy=False)
                 rows = np.subtract(rows, centre, out=None if rows is X else rows)
-        if rows is not X and not np.isfinite(rows).all():
-            raise _too_large(X.dtype)
-        return (
-            rows if self.kind == "euclidean" else products.unit_rows(rows, in_place=rows is not X)
-        )
+            computed = self.factor is not None or self.centre is not None
+            if computed and not np.isfinite(rows).all():
+                raise _too_large(X.dtype)
+        if self.kind == "euclidean":
+            return rows
+        return products.unit_rows(rows, in_place=rows is not X)
+
+    def _factor_inputs(self, X: Rows) -> Rows:
+        """Rows as L takes them: a new array or X itself, which is left as it is."""
+        return X if self.idf is None else weighting.weigh(X, self.idf)
 
     def distance(self, A: Any, B: Any) -> Array:
         """Distance between each row of A and the same row of B."""
@@ -192,7 +198,8 @@ class Metric:
     def matrix(self) -> Array:
         """M = LLᵀ, written out (n_features × n_features).
 
-        For the cosine it is what applies before rows are scaled to length one.
+        It applies after rows are weighted by tf-idf, and before they are scaled to length one for
+        the cosine, where the metric does so.
         """
         d = self.n_features
         dtype = np.dtype(np.float64) if self.factor is None else self.factor.dtype
@@ -217,10 +224,12 @@ class Metric:
           centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". A row
           without direction (α = 0) counts as zero, 1/α = 0.
 
+        With tf-idf, a and b here are the weighted rows.
+
         Parameters
         ----------
         a, b : {array-like, sparse matrix} of shape (n_features,) or (1, n_features)
-            Two rows in the original features.
+            Two rows in the original features: counts, where the metric has ``idf``.
         feature_names : sequence of str, optional
             Names of the features; those of the metric if None, or "feature 17", counted from 0.
         top : int, default=10
@@ -231,18 +240,13 @@ class Metric:
         Explanation
             The distance, its largest parts and the sum of the rest.
         """
-        name_of = self._namer(feature_names)
-        _check_top(top)
-        row_a, row_b = self._check_row(a, "a"), self._check_row(b, "b")
+        name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
+        _explain.check_top(top)
+        row_a, row_b = self._explained_row(a, "a"), self._explained_row(b, "b")
         distance, parts = _explain.split(self.factor, self.centre, self.kind, row_a, row_b)
         if not np.isfinite(distance):
             raise _too_large(np.dtype(np.float64))
-        order = _explain.largest_first(parts)
-        named = [
-            ("(centre)" if f == self.n_features else name_of(f), float(parts[f]))
-            for f in order[:top]
-        ]
-        return Explanation(distance, named, float(parts[order[top:]].sum()))
+        return _explain.summarise(distance, parts, name_of, top)
 
     def top_features(
         self, component: int, feature_names: Sequence[str] | None = None, top: int = 10
@@ -264,8 +268,8 @@ class Metric:
             Names and weights, the largest absolute weight first. Features whose weights differ in
             sign pull rows to opposite ends; which end is positive has no meaning.
         """
-        name_of = self._namer(feature_names)
-        _check_top(top)
+        name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
+        _explain.check_top(top)
         if self.factor is None:
             raise ValueError(
                 "the identity has no directions of its own: every feature counts alike"
@@ -303,17 +307,38 @@ class Metric:
         centre = self.centre
         if centre is not None:
             centre = (centre.astype(np.float64) @ rotation).astype(centre.dtype)
-        return Metric(factor, self.n_features, self.feature_names, self.info, centre, self.kind)
+        return self._with(factor=factor, centre=centre)
+
+    def with_idf(self, idf: Any) -> "Metric":
+        """Put tf-idf in front of a metric that was learned on rows weighted with this idf.
+
+        The metric returned takes raw counts.
+        """
+        if self.idf is not None:
+            raise ValueError("this metric weighs counts by tf-idf already")
+        return self._with(idf=idf)
+
+    def with_info(self, **more: Any) -> "Metric":
+        """Return the same metric with more entries in ``info``, which replace those of old."""
+        return self._with(info={**self.info, **more})
+
+    def _with(self, **changes: Any) -> "Metric":
+        same = {field.name: getattr(self, field.name) for field in fields(self)}
+        same["distance"] = same.pop("kind")
+        return Metric(**{**same, **changes})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the metric to a safetensors file, replacing it in one step."""
+        """Write the metric to a safetensors file, replacing it in one step.
+
+        ``info`` is kept with it, and the version of dualmetric where it does not name one.
+        """
         header = {
             "n_features": self.n_features,
             "feature_names": self.feature_names,
-            "info": self.info,
+            "info": {"version": __version__, **self.info},
             "distance": self.kind,
         }
-        tensors = {"factor": self.factor, "centre": self.centre}
+        tensors = {"factor": self.factor, "centre": self.centre, "idf": self.idf}
         _metric_file.write(path, header, {k: v for k, v in tensors.items() if v is not None})
 
     @classmethod
@@ -322,44 +347,32 @@ class Metric:
         header, tensors = _metric_file.read(Path(path))
         try:
             return cls(
-                tensors.get("factor"),
-                header["n_features"],
-                header.get("feature_names"),
-                header["info"],
-                tensors.get("centre"),
-                header.get("distance", "euclidean"),
+                n_features=header["n_features"],
+                feature_names=header.get("feature_names"),
+                info=header["info"],
+                distance=header.get("distance", "euclidean"),
+                **{"factor": None, **tensors},
             )
         except ValueError as error:
             raise ValueError(f"{path} is damaged: {error}") from None
 
     def _check_rows(self, X: Any, name: str = "X") -> Rows:
-        from sklearn.utils import check_array
-
-        refuse_mask(X, name)
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
+        X = weighting.check_rows(X, name)
         if X.shape[1] != self.n_features:
             raise ValueError(
                 f"{name} has {X.shape[1]} features, but this metric is over {self.n_features}"
             )
         return X
 
-    def _check_row(self, row: Any, name: str) -> Array:
-        """One row, written out in float64."""
+    def _explained_row(self, row: Any, name: str) -> Array:
+        """One row as L takes it, written out in float64."""
         refuse_mask(row, name)
         if np.ndim(row) == 1:
             row = (row if products.is_sparse(row) else np.asarray(row)).reshape(1, -1)
         rows = self._check_rows(row, name)
         if rows.shape[0] != 1:
             raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
-        return products.to_dense(rows)[0].astype(np.float64)
-
-    def _namer(self, names: Sequence[str] | None) -> Any:
-        """Function from the number of a feature to its name."""
-        _check_number_of_names(names, self.n_features)
-        names = self.feature_names if names is None else names
-        # an element of a pandas Series is found by its label, of an array by its place
-        chosen = names if names is None or isinstance(names, list | tuple) else np.asarray(names)
-        return lambda f: f"feature {f}" if chosen is None else str(chosen[f])
+        return products.to_dense(self._factor_inputs(rows.astype(np.float64)))[0]
 
 
 def _as_floats(values: Any, name: str) -> Array:
@@ -376,14 +389,13 @@ def _as_floats(values: Any, name: str) -> Array:
     return array
 
 
-def _check_number_of_names(names: Sequence[str] | None, n_features: int) -> None:
-    if names is not None and len(names) != n_features:
-        raise ValueError(f"{len(names)} feature names were given for {n_features} features")
-
-
-def _check_top(top: int) -> None:
-    if not isinstance(top, Integral) or top < 1:
-        raise ValueError(f"top must be a whole number, at least 1; got {top!r}")
+def _as_vector(values: Any, name: str, size: int, of: str) -> Array:
+    array = _as_floats(values, name)
+    if array.shape != (size,):
+        raise ValueError(
+            f"the {name} of a metric {of} must have shape ({size},); got {array.shape}"
+        )
+    return array
 
 
 def _too_large(dtype: np.dtype[Any]) -> ValueError:

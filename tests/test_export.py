@@ -1,0 +1,367 @@
+"""Exports: the same distances elsewhere, and steps that a target cannot do refused by name."""
+
+import io
+import os
+import sys
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dualmetric import DuRP, Metric
+from dualmetric.export import to_faiss, to_npy, to_onnx, to_torch
+from dualmetric.weighting import fit_idf, tfidf
+
+D = 6
+RANKS = [1, 4, None]  # None: the identity
+KINDS = ["euclidean", "cosine", "cosine, centred"]
+
+
+def make_metric(kind="euclidean", rank=4, dtype=np.float64, idf=False):
+    rng = np.random.default_rng(0)
+    factor = None if rank is None else rng.standard_normal((D, rank)).astype(dtype)
+    centre = rng.standard_normal(rank or D).astype(dtype) if "centred" in kind else None
+    weights = np.linspace(1, 3, D).astype(dtype) if idf else None
+    return Metric(factor, D, None, None, centre, kind.partition(",")[0], weights)
+
+
+CASES = [
+    pytest.param(make_metric(kind, rank, dtype), id=f"{kind}-{rank}-{dtype.__name__}")
+    for kind, rank, dtype in product(KINDS, RANKS, [np.float32, np.float64])
+]
+PLAIN = [case for case in CASES if case.values[0].kind == "euclidean"]
+TFIDF = [
+    pytest.param(make_metric(kind, rank, dtype, True), id=f"tf-idf, {kind}-{rank}-{dtype.__name__}")
+    for kind, rank, dtype in product(KINDS, RANKS, [np.float32, np.float64])
+]
+
+
+def make_rows(n, seed=1, counts=False):
+    rng = np.random.default_rng(seed)
+    rows = rng.poisson(1.0, (n, D)) if counts else rng.standard_normal((n, D))
+    return rows.astype(np.float32)
+
+
+def lengths(difference):
+    return np.linalg.norm(difference, axis=1)
+
+
+def needs(*modules):
+    """Import the packages that an export needs, or skip; give the first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # FAISS's wrapper warns of itself
+        found = [pytest.importorskip(name, reason=f"{name} is not installed") for name in modules]
+    return found[0]
+
+
+# --- NumPy ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", PLAIN)
+def test_npy_has_the_same_distances(metric, tmp_path):
+    to_npy(metric, tmp_path / "L.npy")
+    L = np.load(tmp_path / "L.npy", allow_pickle=False)
+    assert L.dtype == (np.float64 if metric.factor is None else metric.factor.dtype)
+    A, B = make_rows(9).astype(float), make_rows(9, seed=2).astype(float)
+    assert_allclose(lengths(A @ L - B @ L), metric.distance(A, B), rtol=1e-5)
+    assert os.listdir(tmp_path) == ["L.npy"]
+
+
+def test_npy_in_any_layout(tmp_path):
+    factor = make_metric().factor
+    for layout in (np.asfortranarray(factor), factor[::-1]):
+        to_npy(Metric(layout), tmp_path / "L")  # no suffix is added
+        assert_array_equal(np.load(tmp_path / "L"), layout)
+
+
+def test_npy_of_what_is_more_than_a_matrix(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot centre rows and scale .*'cosine'.*: .* ONNX"):
+        to_npy(make_metric("cosine"), tmp_path / "L.npy")
+    with pytest.raises(ValueError, match=r"\.npy matrix cannot weigh counts by tf-idf.*: .* ONNX"):
+        to_npy(make_metric(idf=True), tmp_path / "L.npy")
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_identity_that_does_not_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10_000_000)
+    with pytest.raises(ValueError, match=r"identity over 20,000 features.* 3\.2 GB .* do without"):
+        to_npy(Metric(None, 20_000), tmp_path / "L.npy")
+
+
+# --- FAISS ------------------------------------------------------------------------------------
+
+
+def faiss_distances(index, A, B):
+    """Distances of each row of A to the same row of B."""
+    index.add(B)
+    squares, found = index.search(A, len(B))
+    return np.sqrt(squares[found == np.arange(len(A))[:, None]])
+
+
+@pytest.mark.parametrize("metric", CASES)
+def test_faiss_has_the_same_distances(metric):
+    faiss = needs("faiss")
+    index = to_faiss(metric)
+    assert isinstance(index, faiss.IndexPreTransform)
+    assert (index.d, index.is_trained) == (D, True)
+    A, B = make_rows(9), make_rows(9, seed=2)
+    expected = metric.distance(A.astype(float), B.astype(float))
+    assert_allclose(faiss_distances(index, A, B), expected, rtol=1e-5, atol=1e-6)
+    again = faiss.deserialize_index(faiss.serialize_index(to_faiss(metric)))
+    assert_allclose(faiss_distances(again, A, B), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("metric", CASES)
+def test_faiss_finds_the_nearest(metric):
+    needs("faiss")
+    index, A, B = to_faiss(metric), make_rows(5), make_rows(200, seed=2)
+    index.add(B)
+    apart = metric.pairwise(A.astype(float), B.astype(float))
+    _, found = index.search(A, 3)
+    nearest = np.sort(apart, axis=1)[:, :3]
+    assert_allclose(np.take_along_axis(apart, found, axis=1), nearest, rtol=1e-5, atol=1e-6)
+
+
+def test_faiss_in_front_of_an_index_that_is_trained_later():
+    faiss = needs("faiss")
+    metric, B = make_metric("cosine, centred"), make_rows(400, seed=2)
+    index = to_faiss(metric, faiss.IndexIVFFlat(faiss.IndexFlatL2(4), 4, 4))
+    assert not index.is_trained
+    index.train(B)
+    index.add(B)
+    faiss.extract_index_ivf(index).nprobe = 4
+    squares, found = index.search(B[:5], 1)
+    assert_array_equal(found[:, 0], np.arange(5))
+    assert_allclose(squares, 0.0, atol=1e-6)
+
+
+def test_faiss_index_outlives_its_parts():
+    faiss = needs("faiss")
+    index = to_faiss(make_metric("cosine"), faiss.IndexHNSWFlat(4, 8))
+    B = make_rows(100)
+    index.add(B)
+    assert_array_equal(index.search(B, 1)[1][:, 0], np.arange(100))
+
+
+def test_faiss_by_inner_product():
+    faiss = needs("faiss")
+    metric, B = make_metric("cosine, centred"), make_rows(50)
+    index = to_faiss(metric, faiss.IndexFlatIP(4))
+    index.add(B)
+    cosines, found = index.search(B[:5], 50)
+    expected = np.take_along_axis(metric.pairwise(B[:5], B), found, axis=1)
+    assert_allclose(2 - 2 * cosines, expected**2, atol=1e-5)
+    with pytest.raises(ValueError, match=r"does not compare by L2.*: .*faiss\.METRIC_L2"):
+        to_faiss(make_metric(), faiss.IndexFlatIP(4))
+
+
+@pytest.mark.parametrize("rank", [1, None])
+def test_faiss_and_rows_of_zeros(rank):
+    needs("faiss")
+    index = to_faiss(make_metric("cosine", rank))
+    nothing = np.zeros((1, D), dtype=np.float32)
+    index.add(np.concatenate([nothing, make_rows(1)]))
+    squares, found = index.search(nothing, 2)
+    assert_array_equal(found, [[0, 1]])
+    assert_allclose(squares, [[0.0, 1.0]], rtol=1e-6)
+
+
+def test_faiss_index_of_another_width():
+    faiss = needs("faiss")
+    with pytest.raises(ValueError, match="vectors of length 3, but this metric has rank 4"):
+        to_faiss(make_metric(), faiss.IndexFlatL2(3))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-20, 1e20, 1e200])
+def test_numbers_that_float32_cannot_hold(size, tmp_path):
+    needs("faiss")
+    with pytest.raises(ValueError, match=r"factor .* as large as .*e[+-]\d+, .* range of float32"):
+        to_faiss(Metric(np.full((2, 1), size)))
+
+
+# --- ONNX -------------------------------------------------------------------------------------
+
+
+def run_onnx(path, rows):
+    onnxruntime = needs("onnxruntime")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(["vectors"], {"rows": rows})[0]
+
+
+@pytest.mark.parametrize("metric", [*CASES, *TFIDF])
+def test_onnx_has_the_same_distances(metric, tmp_path):
+    needs("onnx", "onnxruntime")
+    to_onnx(metric, tmp_path / "m.onnx")
+    counts = metric.idf is not None
+    A, B = make_rows(9, 1, counts), make_rows(9, 2, counts)
+    a, b = run_onnx(tmp_path / "m.onnx", A), run_onnx(tmp_path / "m.onnx", B)
+    assert a.dtype == np.float32
+    assert a.shape == (9, metric.rank)
+    expected = metric.distance(A.astype(float), B.astype(float))
+    assert_allclose(lengths(a - b), expected, rtol=1e-5, atol=1e-6)
+    assert_allclose(a, metric.transform(A.astype(float)), rtol=1e-5, atol=1e-6)
+    assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+@pytest.mark.parametrize("idf", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_onnx_and_rows_of_zeros(kind, idf, tmp_path):
+    needs("onnx", "onnxruntime")
+    metric = make_metric(kind, idf=idf)
+    to_onnx(metric, tmp_path / "m.onnx")
+    rows = make_rows(3, counts=True)
+    rows[1] = 0
+    assert_allclose(run_onnx(tmp_path / "m.onnx", rows), metric.transform(rows), atol=1e-6)
+
+
+def test_onnx_of_rows_beyond_the_range_of_their_squares(tmp_path):
+    needs("onnx", "onnxruntime")
+    metric = make_metric("cosine", rank=None)
+    to_onnx(metric, tmp_path / "m.onnx")
+    rows = make_rows(3) * np.array([[1e30], [1e-30], [1.0]], dtype=np.float32)
+    assert_allclose(run_onnx(tmp_path / "m.onnx", rows), metric.transform(rows), rtol=1e-5)
+
+
+def test_onnx_of_a_single_feature(tmp_path):
+    needs("onnx", "onnxruntime")
+    metric = Metric([[2.0]], idf=[3.0])
+    to_onnx(metric, tmp_path / "m.onnx")
+    rows = np.array([[0.0], [1.0], [7.0]], dtype=np.float32)
+    assert_array_equal(run_onnx(tmp_path / "m.onnx", rows), [[0.0], [2.0], [2.0]])
+
+
+def test_onnx_is_old_enough_for_any_runtime(tmp_path):
+    onnx = needs("onnx", "onnxruntime")
+    to_onnx(make_metric("cosine", idf=True), tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    assert [(found.domain, found.version) for found in model.opset_import] == [("", 13)]
+    assert model.ir_version == 7
+    onnx.checker.check_model(model, full_check=True)
+
+
+def test_onnx_is_checked_before_it_is_written(tmp_path, monkeypatch):
+    needs("onnx", "onnxruntime")
+    metric = make_metric()
+    (tmp_path / "m.onnx").write_text("old")
+    wrong = Metric(metric.factor * 1.01)
+    monkeypatch.setattr("dualmetric.export._trial_rows", lambda _: make_rows(3))
+    monkeypatch.setattr(Metric, "transform", lambda self, X: wrong.apply(X))
+    with pytest.raises(RuntimeError, match=r"onnxruntime does not give .* nothing was written"):
+        to_onnx(metric, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").read_text() == "old"
+
+
+def test_onnx_of_more_than_a_file_holds(tmp_path, monkeypatch):
+    needs("onnx", "onnxruntime")
+    monkeypatch.setattr("dualmetric.export._LARGEST_ONNX", 100)
+    with pytest.raises(ValueError, match=r"less than 2 GB.*metric\.truncate\(rank\)"):
+        to_onnx(make_metric(rank=5), tmp_path / "m.onnx")
+    to_onnx(make_metric(rank=4), tmp_path / "m.onnx")
+
+
+def test_onnx_of_a_learned_metric(tmp_path):
+    """What `dualmetric fit --tfidf` makes, from counts to neighbours."""
+    needs("onnx", "onnxruntime")
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 20)
+    counts = rng.poisson(0.3 + 2.0 * (np.arange(30) % 3 == y[:, None])).astype(np.float32)
+    idf = fit_idf(counts)
+    learner = DuRP(distance="cosine", shrinkage=0.5, sampler="neighbors", random_state=0)
+    metric = learner.fit(tfidf(counts, idf), y).metric_.with_idf(idf)
+    metric.save(tmp_path / "m")
+    to_onnx(Metric.load(tmp_path / "m"), tmp_path / "m.onnx")
+    vectors = run_onnx(tmp_path / "m.onnx", counts)
+    found = lengths(vectors[:30] - vectors[30:])
+    assert_allclose(found, metric.distance(counts[:30], counts[30:]), rtol=1e-5, atol=1e-6)
+
+
+# --- torch ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", CASES)
+def test_torch_has_the_same_distances(metric):
+    torch = needs("torch")
+    module = to_torch(metric)
+    linear = module if metric.kind == "euclidean" else module[0]
+    assert isinstance(linear, torch.nn.Linear)
+    assert (linear.bias is None) == (metric.centre is None)
+    dtype = linear.weight.dtype
+    assert dtype == (
+        torch.float32
+        if metric.factor is not None and metric.factor.dtype == np.float32
+        else torch.float64
+    )
+    A, B = make_rows(9), make_rows(9, seed=2)
+    with torch.no_grad():
+        a, b = (module(torch.from_numpy(rows).to(dtype)).numpy() for rows in (A, B))
+    expected = metric.distance(A.astype(float), B.astype(float))
+    assert_allclose(lengths(a - b), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_torch_and_rows_of_zeros(dtype):
+    torch = needs("torch")
+    module = to_torch(make_metric("cosine", dtype=dtype))
+    rows = torch.from_numpy(make_rows(3).astype(dtype))
+    rows[1] = 0
+    with torch.no_grad():
+        assert_allclose(lengths(module(rows).numpy()), [1.0, 0.0, 1.0], rtol=1e-6)
+
+
+def test_torch_learns_on():
+    """L is trained further and the scaling stays as it is; the module can be stored."""
+    torch = needs("torch")
+    module = to_torch(make_metric("cosine, centred", dtype=np.float32))
+    trained = [name for name, weight in module.named_parameters() if weight.requires_grad]
+    assert trained == ["0.weight", "0.bias"]
+    rows = torch.from_numpy(make_rows(3))
+    module(rows).sum().backward()
+    assert torch.isfinite(module[0].weight.grad).all()
+    content = io.BytesIO()
+    torch.save(module, content)
+    content.seek(0)
+    again = torch.load(content, weights_only=False)
+    assert_array_equal(again(rows).detach().numpy(), module(rows).detach().numpy())
+
+
+def test_torch_does_not_share_the_factor():
+    torch = needs("torch")
+    metric = make_metric()
+    before = metric.factor.copy()
+    with torch.no_grad():
+        to_torch(metric).weight.zero_()
+    assert_array_equal(metric.factor, before)
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("export", "target"), [(to_faiss, "FAISS"), (to_torch, "torch")])
+def test_tfidf_is_refused_by_name(export, target):
+    with pytest.raises(ValueError, match=rf"{target} cannot weigh counts by tf-idf.*: .*ONNX"):
+        export(make_metric(idf=True))
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "export"),
+    [
+        ("faiss", "faiss", to_faiss),
+        ("torch", "torch", to_torch),
+        ("onnx", "onnx", lambda metric: to_onnx(metric, "m.onnx")),
+        ("onnxruntime", "onnx", lambda metric: to_onnx(metric, "m.onnx")),
+    ],
+)
+def test_a_missing_package_is_answered_with_the_install_line(
+    module, extra, export, tmp_path, monkeypatch
+):
+    if module == "onnxruntime":
+        needs("onnx")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        ImportError, match=rf"needs {module} .*: pip install 'dualmetric\[{extra}\]'"
+    ):
+        export(make_metric())
+    assert os.listdir(tmp_path) == []
