@@ -196,14 +196,14 @@ def test_equal_rows_are_tied(to):
 def test_equal_rows_are_recognised():
     X = np.array([[0.0, 1.0], [2.0, 1.0], [-0.0, 1.0], [0.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
     expected = [0, 1, 0, 3, 1, 0]
-    np.testing.assert_array_equal(evaluation._squared_distances(X)[1], expected)
+    np.testing.assert_array_equal(evaluation.squared_distances(X)[1], expected)
     # the same rows with a stored zero, a split entry, and unsorted columns
     data = np.array([0.0, 1.0, 1.0, 2.0, 1.0, -0.0, 2.0, 1.0, 0.5, 0.5])
     indices = np.array([0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
     indptr = np.array([0, 2, 4, 5, 6, 8, 10])
     csr = sp.csr_matrix((data.copy(), indices.copy(), indptr.copy()), shape=(6, 2))
     np.testing.assert_array_equal(csr.toarray(), X)
-    fill, origin = evaluation._squared_distances(csr)
+    fill, origin = evaluation.squared_distances(csr)
     np.testing.assert_array_equal(origin, expected)
     distances = np.empty((2, 6))
     fill(np.array([3, 1]), distances)

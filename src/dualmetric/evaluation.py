@@ -100,7 +100,7 @@ def average_precisions(X: object, y: object) -> Array:
     """
     from . import _kernels  # here, for Numba takes long to import
 
-    rows = _check_rows(X, "X")
+    rows = check_rows(X, "X")
     classes = check_labels(y, rows.shape[0], "y")
     _, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
@@ -111,7 +111,7 @@ def average_precisions(X: object, y: object) -> Array:
             "row has another to find; give labels that rows share"
         )
     n = len(labels)
-    fill, origin = _squared_distances(rows)
+    fill, origin = squared_distances(rows)
     copies = np.flatnonzero(origin != np.arange(n))
     result = np.full(n, np.nan)
     step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
@@ -161,8 +161,8 @@ def knn_accuracy(
     >>> knn_accuracy([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"], [[2.0]], ["a"], k=1)
     1.0
     """
-    train = _check_rows(X_train, "X_train")
-    test = _check_rows(X_test, "X_test")
+    train = check_rows(X_train, "X_train")
+    test = check_rows(X_test, "X_test")
     train_labels = check_labels(y_train, train.shape[0], "y_train")
     test_labels = check_labels(y_test, test.shape[0], "y_test")
     if train.shape[1] != test.shape[1]:
@@ -192,13 +192,13 @@ def knn_accuracy(
     return float(np.mean(model.predict(test) == codes[train.shape[0] :]))
 
 
-def _check_rows(X: object, name: str) -> Rows:
+def check_rows(X: object, name: str) -> Rows:
     """Return X as finite float64, dense in C order or CSR."""
     refuse_mask(X, name)
     return check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
 
 
-def _squared_distances(X: Rows) -> tuple[Callable[[Array, Array], None], Array]:
+def squared_distances(X: Rows) -> tuple[Callable[[Array, Array], None], Array]:
     """Prepare distances between rows of X, all scaled by one power of two.
 
     Returns
