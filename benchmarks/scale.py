@@ -52,7 +52,7 @@ def main() -> None:
             ],
         }
         for scale in SCALES:
-            with mock.patch.object(_base, "_SCALE", scale):
+            with mock.patch.object(_base, "SCALE", scale):
                 scores[f"{scale:g}"] = [
                     DuRP(n_components=rank, random_state=seed).fit(X, y).score(X_test, y_test)
                     for seed in SEEDS

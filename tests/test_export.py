@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dualmetric import DuRP, Metric
 from dualmetric.export import to_faiss, to_npy, to_onnx, to_torch
+from dualmetric.lift import Lift, rbf_lift
 from dualmetric.weighting import fit_idf, tfidf
 
 D = 6
@@ -35,6 +36,20 @@ PLAIN = [case for case in CASES if case.values[0].kind == "euclidean"]
 TFIDF = [
     pytest.param(make_metric(kind, rank, dtype, True), id=f"tf-idf, {kind}-{rank}-{dtype.__name__}")
     for kind, rank, dtype in product(KINDS, RANKS, [np.float32, np.float64])
+]
+
+
+def make_lifted(kind="euclidean", rank=4, dtype=np.float64, q=12):
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal((q, rank)).astype(dtype)
+    centre = rng.standard_normal(rank).astype(dtype) if "centred" in kind else None
+    lift = Lift(rng.standard_normal((q, D)).astype(dtype), 0.1)
+    return Metric(factor, D, None, None, centre, kind.partition(",")[0], lift=lift)
+
+
+LIFTED = [
+    pytest.param(make_lifted(kind, rank, dtype), id=f"lift, {kind}-{rank}-{dtype.__name__}")
+    for kind, rank, dtype in product(KINDS, [1, 4], [np.float32, np.float64])
 ]
 
 
@@ -190,7 +205,7 @@ def run_onnx(path, rows):
     return session.run(["vectors"], {"rows": rows})[0]
 
 
-@pytest.mark.parametrize("metric", [*CASES, *TFIDF])
+@pytest.mark.parametrize("metric", [*CASES, *TFIDF, *LIFTED])
 def test_onnx_has_the_same_distances(metric, tmp_path):
     needs("onnx", "onnxruntime")
     to_onnx(metric, tmp_path / "m.onnx")
@@ -251,6 +266,37 @@ def test_onnx_is_checked_before_it_is_written(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match=r"onnxruntime does not give .* nothing was written"):
         to_onnx(metric, tmp_path / "m.onnx")
     assert (tmp_path / "m.onnx").read_text() == "old"
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_onnx_of_a_lift_in_any_unit(unit, tmp_path):
+    """Also amid rows that are far from zero, where only differences matter."""
+    needs("onnx", "onnxruntime")
+    rows = ((50 + make_rows(40)) * unit).astype(np.float32)
+    lift, N = rbf_lift(rows, np.random.default_rng(0), 10)
+    metric = Metric(N, lift=lift)
+    to_onnx(metric, tmp_path / "m.onnx")
+    expected = metric.transform(rows.astype(float))
+    assert np.abs(expected).max() > 0.5
+    assert_allclose(run_onnx(tmp_path / "m.onnx", rows), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_onnx_of_a_lift_is_tried_where_its_kernel_is_not_zero(tmp_path, monkeypatch):
+    needs("onnx", "onnxruntime")
+    metric = make_lifted()
+    far = Metric(metric.factor, lift=Lift(metric.lift.landmarks + 1000, 0.1))
+    wrong = Metric(metric.factor * 1.01, lift=far.lift)
+    monkeypatch.setattr(Metric, "transform", lambda self, X: wrong.apply(X))
+    with pytest.raises(RuntimeError, match="onnxruntime does not give"):
+        to_onnx(far, tmp_path / "m.onnx")
+    assert os.listdir(tmp_path) == []
+
+
+def test_onnx_of_a_lift_whose_width_float32_cannot_hold(tmp_path):
+    needs("onnx", "onnxruntime")
+    lift = Lift(np.zeros((1, 2)), 1e40)
+    with pytest.raises(ValueError, match=r"unit of this metric .* 1\.0e\+20, .*range of float32"):
+        to_onnx(Metric([[1.0]], lift=lift), tmp_path / "m.onnx")
 
 
 def test_onnx_of_more_than_a_file_holds(tmp_path, monkeypatch):
@@ -342,6 +388,21 @@ def test_torch_does_not_share_the_factor():
 def test_tfidf_is_refused_by_name(export, target):
     with pytest.raises(ValueError, match=rf"{target} cannot weigh counts by tf-idf.*: .*ONNX"):
         export(make_metric(idf=True))
+
+
+@pytest.mark.parametrize(
+    ("export", "target"),
+    [
+        (to_faiss, "FAISS"),
+        (to_torch, "torch"),
+        (lambda metric: to_npy(metric, "L.npy"), r"\.npy matrix"),
+    ],
+)
+def test_a_lift_is_refused_by_name(export, target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=rf"{target} cannot compute kernel values.*lift.*: .*ONNX"):
+        export(make_lifted())
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import sklearn
 from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -91,6 +92,8 @@ def test_clone_and_get_params(learner, data):
         "max_epochs": 2,
         "tol": 1e-3,
         "shrinkage": 0.9,
+        "power": 0.25,
+        "lift": "rbf",
         "all_rows": True,
         "eigen_tol": 0.1,
         "distance": "cosine",
@@ -412,7 +415,7 @@ def test_span_of_the_rows_agrees_with_all_features(sparse, dtype, monkeypatch):
     X = sp.csr_array(X) if sparse else X
     # DuOri: only the order of the triplets is random, and it is the same on both ways
     short = DuOri(**FEW).fit(X, y)
-    monkeypatch.setattr(dual, "_SPAN_LIMIT", 0)
+    monkeypatch.setattr(dual, "SPAN_LIMIT", 0)
     plain = DuOri(**FEW).fit(X, y)
     assert_array_equal(short.triplets_.index, plain.triplets_.index)
     tolerance = 1e-3 if dtype == np.float32 else 1e-9
@@ -457,7 +460,7 @@ def test_confined_metrics_equal_the_formula(learner, scale, data, monkeypatch):
     assert B.shape == (X.shape[1], 4)
     if learner is SPCA:
         assert_allclose(B.T @ B, np.eye(4), atol=1e-12)
-    unit = np.sqrt(np.var(X, axis=0, ddof=1).sum() * 2) / _base._SCALE if scale else 1.0
+    unit = np.sqrt(np.var(X, axis=0, ddof=1).sum() * 2) / _base.SCALE if scale else 1.0
     Z = X @ B / unit
     M = np.zeros((4, 4))
     for (i, j, k), beta in zip(model.triplets_.index, model.dual_coef_, strict=True):
@@ -1033,3 +1036,56 @@ def test_score_with_bad_labels(y, message, data):
     model = DuRP(**FEW).fit(*data)
     with pytest.raises(ValueError, match=message):
         model.score(data[0], y)
+
+
+# --- power and lift ---------------------------------------------------------------------------
+
+
+def test_power_changes_lengths_and_not_directions():
+    X, y = load_digits(return_X_y=True)
+    half, flat = (DuRP(n_components=5, power=p, random_state=0).fit(X, y) for p in (0.5, 0.0))
+    lengths = np.linalg.norm(half.components_, axis=1)
+    flat_lengths = np.linalg.norm(flat.components_, axis=1)
+    assert_allclose(flat_lengths, lengths[0])  # the largest keeps its length
+    assert_allclose(
+        flat.components_ / flat_lengths[:, None], half.components_ / lengths[:, None], atol=1e-10
+    )
+    quarter = DuRP(n_components=5, power=0.25, random_state=0).fit(X, y)
+    expected = lengths[0] * np.sqrt(lengths / lengths[0])
+    assert_allclose(np.linalg.norm(quarter.components_, axis=1), expected)
+
+
+def test_lift_is_the_metric_on_kernel_features():
+    from dualmetric.lift import rbf_lift
+
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    settings = {"shrinkage": 0.1, "n_components": 6, "distance": "cosine", "n_triplets": 2000}
+    model = DuRP(lift="rbf", random_state=3, **settings).fit(X, y)
+    rng = np.random.default_rng(np.random.RandomState(3).randint(2**31 - 1))
+    lift, N = rbf_lift(X, rng)
+    features = lift.apply(X, N)
+    assert_allclose(model.metric_.lift.landmarks, lift.landmarks)
+    # on the same triplets, what it learned is what DuRP learns on the features
+    distances = model.metric_.pairwise(X[:50])
+    plain = model.metric_.replaced(lift=None, factor=np.linalg.pinv(N) @ model.metric_.factor,
+                                   n_features=N.shape[1])  # fmt: skip
+    assert_allclose(plain.pairwise(features[:50]), distances, atol=1e-6)
+    assert model.n_features_in_ == 64
+    assert model.transform(X[:3]).shape == (3, 6)
+
+
+def test_lift_is_for_dense_rows():
+    X, y = load_digits(return_X_y=True)
+    with pytest.raises(ValueError, match=r"lift='rbf' is for dense rows .* use lift=None"):
+        DuRP(lift="rbf").fit(sp.csr_matrix(X), y)
+    with pytest.raises(ValueError, match="lift must be None or 'rbf'; got 'poly'"):
+        DuRP(lift="poly").fit(X, y)
+
+
+def test_timings_name_the_parts(capsys):
+    X, y = load_digits(return_X_y=True)
+    model = DuRP(random_state=0, verbose=2).fit(X, y)
+    assert list(model.timings_) == ["sampling", "projection", "solving", "recovery"]
+    assert all(seconds >= 0 for seconds in model.timings_.values())
+    assert "[DuRP] " in capsys.readouterr().out.splitlines()[-1]

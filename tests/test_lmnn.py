@@ -272,7 +272,7 @@ def test_history_never_rises(push, data):
 def test_objective_is_that_of_the_metric(push, data):
     X, y = data
     model = LMNN(push=push).fit(X, y)
-    unit = np.sqrt(distances(X).sum() / (60 * 59)) / _base._SCALE
+    unit = np.sqrt(distances(X).sum() / (60 * 59)) / _base.SCALE
     start = plain_objective(X / unit, y, 3, np.eye(6), push)
     assert model.history_[0] == pytest.approx(start, rel=1e-11)
     # T(i) is that of the rows, D that of the learned metric
@@ -287,7 +287,7 @@ def test_one_feature_solved_by_hand(push):
     y = np.arange(24) % 2
     X = 2.0 * y[:, None] + rng.standard_normal((24, 1))
     model = LMNN(push=push, tol=1e-12).fit(X, y)
-    unit = np.sqrt(distances(X).sum() / (24 * 23)) / _base._SCALE
+    unit = np.sqrt(distances(X).sum() / (24 * 23)) / _base.SCALE
     rows = X / unit
     D = distances(rows)
     corners = {0.0}
@@ -417,7 +417,7 @@ def test_small_classes_and_duplicates(n_neighbors):
     model = LMNN(n_neighbors=n_neighbors).fit(X, y)
     assert np.isfinite(model.components_).all()
     assert (np.diff(model.history_) <= 0.0).all()
-    unit = np.sqrt(distances(X).sum() / (19 * 18)) / _base._SCALE
+    unit = np.sqrt(distances(X).sum() / (19 * 18)) / _base.SCALE
     expected = plain_objective(X / unit, y, n_neighbors, model.metric_.factor * unit, 0.5)
     assert model.objective_ == pytest.approx(expected, rel=1e-10)
 

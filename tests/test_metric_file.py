@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save as tensor_bytes
 
 from dualmetric import Metric, __version__, _metric_file
+from dualmetric.lift import Lift
 
 NAMES = ("width", "höhe", "深さ", "", "💡")
 INFO = {"method": "DuRP", "parameters": {"reg": None, "scale": True, "tol": 0.5}, "ü": [1, "β"]}
@@ -39,6 +40,13 @@ def make_cosine(dtype=np.float64, centred=True, identity=False, rank=3, d=5):
 def make_tfidf(dtype=np.float64, identity=False, cosine=True, d=5):
     metric = make_cosine(dtype, identity=identity, d=d) if cosine else make_metric(dtype, d=d)
     return metric.with_idf(np.linspace(1, 2, d).astype(dtype))
+
+
+def make_lifted(dtype=np.float64, cosine=True, q=7, d=5):
+    landmarks = np.random.default_rng(4).standard_normal((q, d)).astype(dtype)
+    metric = make_cosine(dtype, d=q) if cosine else make_metric(dtype, d=q)
+    lift = Lift(landmarks, 0.1)
+    return Metric(metric.factor, d, NAMES, INFO, metric.centre, metric.kind, lift=lift)
 
 
 def make_rows(n, d=5, seed=1):
@@ -106,6 +114,21 @@ def test_round_trip_of_tfidf(dtype, identity, tmp_path):
     assert_array_equal(back.transform(counts), metric.transform(counts))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cosine", [False, True])
+def test_round_trip_of_a_lift(dtype, cosine, tmp_path):
+    metric = make_lifted(dtype, cosine)
+    metric.save(tmp_path / "m")
+    back = Metric.load(tmp_path / "m")
+    assert back.lift.landmarks.dtype == dtype
+    assert_array_equal(back.lift.landmarks, metric.lift.landmarks)
+    assert back.lift.gamma == 0.1
+    assert (back.n_features, back.feature_names, back.info) == (5, NAMES, KEPT)
+    assert_array_equal(back.transform(make_rows(3)), metric.transform(make_rows(3)))
+    back.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+
+
 def description(path):
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
@@ -114,7 +137,13 @@ def description(path):
 
 @pytest.mark.parametrize(
     ("make", "version"),
-    [(make_metric, 1), (make_cosine, 1), (lambda: Metric(None, 5), 1), (make_tfidf, 2)],
+    [
+        (make_metric, 1),
+        (make_cosine, 1),
+        (lambda: Metric(None, 5), 1),
+        (make_tfidf, 2),
+        (make_lifted, 3),
+    ],
 )
 def test_a_file_has_the_lowest_version_that_can_express_it(make, version, tmp_path):
     make().save(tmp_path / "m")
@@ -210,6 +239,16 @@ def centre_bytes(centre, factor=None, distance="cosine"):
 
 def idf_bytes(idf):
     return tensor_bytes({"idf": idf}, {"dualmetric": header(version=2)})
+
+
+def lift_bytes(landmarks=None, factor=None, version=3, gamma=0.1, more=None, **changes):
+    tensors = {
+        "landmarks": np.ones((7, 5)) if landmarks is None else landmarks,
+        "factor": np.ones((7, 2)) if factor is None else factor,
+        **(more or {}),
+    }
+    text = header(version=version, gamma=gamma, **changes)
+    return tensor_bytes(tensors, {"dualmetric": text})
 
 
 def raw_bytes(tensors, data=b"", text=None):
@@ -367,12 +406,62 @@ DAMAGED = {
     "idf is a matrix": (idf_bytes(np.ones((5, 1))), r"over 5 features .* got \(5, 1\)"),
     "idf of integers": (idf_bytes(np.ones(5, dtype=int)), "expected floats .* its idf, got I64"),
     "idf is NaN": (idf_bytes(np.full(5, np.nan)), "idf .* NaN or infinity"),
+    "landmarks in version 2": (
+        lift_bytes(version=2),
+        r"tensors named \['factor', 'landmarks'\], and a metric of its version has only",
+    ),
+    "landmarks of another width": (
+        lift_bytes(np.ones((7, 4))),
+        r"landmarks .* over 5 features .* got \(7, 4\)",
+    ),
+    "landmarks are a vector": (lift_bytes(np.ones(5)), r"landmarks .* got \(5,\)"),
+    "landmarks are empty": (
+        lift_bytes(np.ones((0, 5))),
+        r"its landmarks, got F64 of shape \(0, 5\)",
+    ),
+    "landmarks of integers": (lift_bytes(np.ones((7, 5), dtype=int)), "expected floats"),
+    "landmarks are NaN": (lift_bytes(np.full((7, 5), np.nan)), "landmarks .* NaN or infinity"),
+    "landmarks are infinite": (lift_bytes(np.full((7, 5), np.inf)), "landmarks .* NaN or infinity"),
+    "factor of another number of landmarks": (
+        lift_bytes(factor=np.ones((5, 2))),
+        r"lifted by 7 landmarks must have shape \(7, rank\).* got \(5, 2\)",
+    ),
+    "landmarks without a factor": (
+        tensor_bytes({"landmarks": np.ones((7, 5))}, {"dualmetric": header(version=3, gamma=0.1)}),
+        "lifted metric needs a factor",
+    ),
+    "landmarks with idf": (lift_bytes(more={"idf": np.ones(5)}), "tf-idf makes sparse rows"),
+    "landmarks and a centre of another rank": (
+        lift_bytes(more={"centre": np.ones(7)}, distance="cosine"),
+        r"rank 2 .* got \(7,\)",
+    ),
+    "landmarks and names of them": (
+        lift_bytes(feature_names=["a"] * 7),
+        "7 feature names were given for 5",
+    ),
+    "landmarks without gamma": (lift_bytes(gamma="absent"), "landmarks and gamma, one is missing"),
+    "gamma without landmarks": (
+        file_bytes(version=3, gamma=0.1),
+        "landmarks and gamma, one is missing",
+    ),
+    "gamma is null": (lift_bytes(gamma=None), "finite number above 0; got None"),
+    "gamma is zero": (lift_bytes(gamma=0), "finite number above 0; got 0"),
+    "gamma is negative": (lift_bytes(gamma=-0.1), r"finite number above 0; got -0\.1"),
+    "gamma is NaN": (lift_bytes(gamma=np.nan), "finite number above 0; got nan"),
+    "gamma is infinite": (lift_bytes(gamma=np.inf), "finite number above 0; got inf"),
+    "gamma is beyond floats": (
+        lift_bytes(gamma=10**400),
+        r"finite number above 0; got 1000*\.\.\.0",
+    ),
+    "gamma is true": (lift_bytes(gamma=True), "finite number above 0; got True"),
+    "gamma is text": (lift_bytes(gamma="0.1"), "finite number above 0; got '0.1'"),
+    "gamma is a list": (lift_bytes(gamma=[0.1]), "finite number above 0; got"),
     "newer version": (
-        file_bytes(version=3),
-        "newer dualmetric .format 3, this one reads up to 2.: .*pip install -U dualmetric",
+        file_bytes(version=4),
+        "newer dualmetric .format 4, this one reads up to 3.: .*pip install -U dualmetric",
     ),
     "newer version with other tensors": (
-        tensor_bytes({"lift": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=3)}),
+        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=4)}),
         "newer dualmetric",
     ),
     "much newer version": (file_bytes(version=10**1000), r"newer dualmetric .format 1000*\.\.\.0"),
@@ -567,7 +656,7 @@ def test_numpy_archive(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "make", [make_metric, lambda: make_metric(names=NAMES), make_cosine, make_tfidf]
+    "make", [make_metric, lambda: make_metric(names=NAMES), make_cosine, make_tfidf, make_lifted]
 )
 def test_files_cut_short_at_any_length(make, tmp_path):
     make().save(tmp_path / "m")
@@ -580,7 +669,9 @@ def test_files_cut_short_at_any_length(make, tmp_path):
 
 
 @given(st.data())
-@pytest.mark.parametrize("make", [lambda: make_metric(names=NAMES), make_cosine, make_tfidf])
+@pytest.mark.parametrize(
+    "make", [lambda: make_metric(names=NAMES), make_cosine, make_tfidf, make_lifted]
+)
 def test_any_changed_byte_is_found_or_harmless(make, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("changed")
     make().save(folder / "m")
@@ -596,6 +687,9 @@ def test_any_changed_byte_is_found_or_harmless(make, tmp_path_factory, data):
         assert np.isfinite(metric.factor).all()
         assert metric.centre is None or np.isfinite(metric.centre).all()
         assert metric.idf is None or np.isfinite(metric.idf).all()
+        if metric.lift is not None:
+            assert np.isfinite(metric.lift.landmarks).all()
+            assert 0 < metric.lift.gamma < np.inf
 
 
 def test_folder(tmp_path):
@@ -648,8 +742,27 @@ def test_the_documented_reader(dtype, distance, identity, idf, documented, tmp_p
         assert_allclose(vectors, metric.transform(rows), rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cosine", [False, True])
+def test_the_documented_reader_of_a_lift(dtype, cosine, documented, tmp_path):
+    metric = make_lifted(dtype, cosine)
+    metric.save(tmp_path / "m")
+    found, tensors = documented["read_metric"](tmp_path / "m")
+    assert found == {
+        "version": 3,
+        "n_features": 5,
+        "feature_names": list(NAMES),
+        "distance": "cosine" if cosine else "euclidean",
+        "gamma": 0.1,
+        "info": KEPT,
+    }
+    rows = make_rows(6)
+    vectors = documented["transform"](rows, found, tensors)
+    assert_allclose(vectors, metric.transform(rows), rtol=1e-6, atol=1e-12)
+
+
 def test_the_documented_reader_refuses_a_newer_version(documented, tmp_path):
-    (tmp_path / "m").write_bytes(file_bytes(version=3))
+    (tmp_path / "m").write_bytes(file_bytes(version=4))
     with pytest.raises(ValueError, match="newer version"):
         documented["read_metric"](tmp_path / "m")
 

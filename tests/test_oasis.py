@@ -51,7 +51,7 @@ def unit_of(X):
     X = X.toarray() if sp.issparse(X) else X
     differences = X[:, None, :].astype(np.float64) - X
     n = len(X)
-    return np.sqrt((differences**2).sum() / (n * (n - 1))) / _base._SCALE
+    return np.sqrt((differences**2).sum() / (n * (n - 1))) / _base.SCALE
 
 
 def twin_fit(X, index, n_epochs, aggressiveness=0.1, seed=0, W=None, unit=1.0):

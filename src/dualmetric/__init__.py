@@ -10,13 +10,14 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .evaluation import knn_accuracy, mean_average_precision
-    from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
+    from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean
     from .metric import Metric
     from .triplets import Triplets
 
 _HOME = {
     "DuOri": "learners",
     "DuRP": "learners",
+    "DuRPCV": "learners",
     "Euclidean": "learners",
     "LMNN": "learners",
     "Metric": "metric",
@@ -35,6 +36,7 @@ __all__ = [
     "SRP",
     "DuOri",
     "DuRP",
+    "DuRPCV",
     "Euclidean",
     "Metric",
     "Triplets",

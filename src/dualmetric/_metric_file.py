@@ -19,10 +19,14 @@ import numpy as np
 from ._files import write_atomically
 from ._types import Array
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MOST_FEATURES = 2**31 - 1
 _KEY = "dualmetric"
-_TENSORS = {1: {"factor", "centre"}, 2: {"factor", "centre", "idf"}}  # by version, none is required
+_TENSORS = {  # by version; none is required
+    1: {"factor", "centre"},
+    2: {"factor", "centre", "idf"},
+    3: {"factor", "centre", "idf", "landmarks"},
+}
 _LONGEST_HEADER = 100_000_000  # bytes: the limit of safetensors itself
 _FREE_HEADER = 32_000_000  # bytes; a longer one may be this much longer than the numbers
 _HEADER_TOKENS = 1_000
@@ -35,7 +39,7 @@ def write(path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[st
     from safetensors.numpy import save
 
     # a reader that does not know of a step must not leave it out: each step has its version
-    version = 2 if "idf" in tensors else 1
+    version = 3 if "landmarks" in tensors else 2 if "idf" in tensors else 1
     text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     content = save(contiguous, {_KEY: text})
@@ -76,6 +80,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
                     f"{path} is damaged: it holds tensors named {reprlib.repr(sorted(parts))}, "
                     f"and a metric of its version has only {', '.join(sorted(allowed))}"
                 )
+            if ("gamma" in header) != ("landmarks" in parts):
+                raise ValueError(f"{path} is damaged: of landmarks and gamma, one is missing")
             for name, part in parts.items():
                 _check_tensor(path, name, part.get_dtype(), part.get_shape())
             return header, {name: file.get_tensor(name) for name in parts}

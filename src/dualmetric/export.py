@@ -2,14 +2,14 @@
 
 What each can do of the steps of a metric; a step that a target cannot do is refused by name:
 
-========  =======  ====  =====================
-target    tf-idf   L     centre, unit length
-========  =======  ====  =====================
-.npy      no       yes   no
-FAISS     no       yes   yes
-ONNX      yes      yes   yes
-torch     no       yes   yes
-========  =======  ====  =====================
+========  =======  =====  ====  =====================
+target    tf-idf   lift   L     centre, unit length
+========  =======  =====  ====  =====================
+.npy      no       no     yes   no
+FAISS     no       no     yes   yes
+ONNX      yes      yes    yes   yes
+torch     no       no     yes   yes
+========  =======  =====  ====  =====================
 """
 
 import io
@@ -23,6 +23,7 @@ import numpy as np
 from ._files import write_atomically
 from ._system import require_memory
 from ._types import Array
+from .lift import Lift
 from .metric import Metric
 
 _OPSET = 13  # ONNX of 2020: older than any runtime in use
@@ -36,7 +37,7 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     metric : Metric
-        A Euclidean metric without tf-idf; others are more than a matrix.
+        A Euclidean metric without tf-idf or a lift; others are more than a matrix.
     path : str or path
         File to write, in one step.
     """
@@ -45,7 +46,7 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
             "a .npy matrix cannot centre rows and scale them to length one, as this metric does "
             "(distance='cosine'): export it to ONNX, FAISS or torch, or keep metric.transform(X)"
         )
-    _refuse_tfidf(metric, "a .npy matrix")
+    _refuse_first_steps(metric, "a .npy matrix")
     content = io.BytesIO()
     np.save(content, np.ascontiguousarray(_written_factor(metric)), allow_pickle=False)
     write_atomically(path, content.getvalue())
@@ -57,7 +58,7 @@ def to_faiss(metric: Metric, index: Any = None) -> Any:
     Parameters
     ----------
     metric : Metric
-        A metric without tf-idf.
+        A metric without tf-idf or a lift.
     index : faiss.Index, optional
         An index over vectors of length ``metric.rank``, trained or not. It compares by L2, or, for
         a cosine metric, also by inner product. None is an ``IndexFlatL2``.
@@ -67,7 +68,7 @@ def to_faiss(metric: Metric, index: Any = None) -> Any:
     faiss.IndexPreTransform
         Train it, add rows to it and search it in float32. FAISS gives squared distances.
     """
-    _refuse_tfidf(metric, "FAISS")
+    _refuse_first_steps(metric, "FAISS")
     faiss = _import("faiss", "faiss")
     if index is None:
         index = faiss.IndexFlatL2(metric.rank)
@@ -106,7 +107,7 @@ def to_torch(metric: Metric) -> Any:
     Parameters
     ----------
     metric : Metric
-        A metric without tf-idf.
+        A metric without tf-idf or a lift.
 
     Returns
     -------
@@ -114,7 +115,7 @@ def to_torch(metric: Metric) -> Any:
         Lᵀx without a bias; for a cosine metric, a linear map with the bias −c, then a norm that
         scales rows to length one. Euclidean distances between its outputs are the metric.
     """
-    _refuse_tfidf(metric, "torch")
+    _refuse_first_steps(metric, "torch")
     torch = _import("torch", "torch")
     weight = torch.from_numpy(np.ascontiguousarray(_written_factor(metric).T))
     linear = torch.nn.Linear(
@@ -148,7 +149,9 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
     """
     onnx = _import("onnx", "onnx")
     onnxruntime = _import("onnxruntime", "onnx")
-    size = 4 * sum(a.size for a in (metric.factor, metric.centre, metric.idf) if a is not None)
+    landmarks = None if metric.lift is None else metric.lift.landmarks
+    arrays = (metric.factor, metric.centre, metric.idf, landmarks)
+    size = 4 * sum(array.size for array in arrays if array is not None)
     if size > _LARGEST_ONNX:
         raise ValueError(
             f"an ONNX file holds less than 2 GB, and this metric takes {size / 1e9:.1f} GB in "
@@ -161,8 +164,11 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
     options.log_severity_level = 3  # errors
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     rows = _trial_rows(metric)
-    found, expected = session.run(None, {"rows": rows})[0], metric.transform(rows)
-    if not np.allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max()):
+    found, expected = session.run(None, {"rows": rows})[0], metric.transform(rows.astype(float))
+    # a lift may lose digits of float32, here as there
+    lost = np.abs(metric.transform(rows) - expected).max()
+    atol = 1e-4 * np.abs(expected).max() + 10 * lost
+    if not np.allclose(found, expected, rtol=1e-4, atol=atol):
         raise RuntimeError(
             "onnxruntime does not give what this metric gives, so that nothing was written: please "
             "report this, with the output of dualmetric doctor"
@@ -171,7 +177,7 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
 
 
 def _onnx_model(metric: Metric, onnx: Any) -> Any:
-    """Build the graph: (tf-idf, unit length) → L → (centre, unit length)."""
+    """Build the graph: (tf-idf, unit length) → (lift) → L → (centre, unit length)."""
     graph = _Graph(onnx)
     rows = "rows"
     if metric.idf is not None:
@@ -180,6 +186,8 @@ def _onnx_model(metric: Metric, onnx: Any) -> Any:
         logs = graph.add("Log", graph.add("Where", held, rows, one))
         weights = graph.add("Mul", graph.add("Add", logs, one), graph.constant(metric.idf, "idf"))
         rows = graph.unit_length(graph.add("Where", held, weights, graph.constant(0.0)))
+    if metric.lift is not None:
+        rows = graph.kernel_values(rows, metric.lift)
     if metric.factor is not None:
         rows = graph.add("MatMul", rows, graph.constant(metric.factor, "factor"))
     if metric.centre is not None:
@@ -222,6 +230,25 @@ class _Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
+    def kernel_values(self, rows: str, lift: Lift) -> str:
+        """Kernel values with landmarks: exp(−‖x − z‖²), where √γ is the unit of length.
+
+        That unit keeps squares in the range of float32, and an origin amid the landmarks their
+        digits.
+        """
+        unit = lift.gamma**0.5
+        landmarks = lift.landmarks.astype(np.float64)
+        origin = landmarks.mean(axis=0).astype(np.float32)
+        landmarks = unit * (landmarks - origin)
+        squares = np.einsum("ij,ij->i", landmarks, landmarks)
+        rows = self.add("Sub", rows, self.constant(origin, "origin"))
+        rows = self.add("Mul", rows, self.constant(unit, "unit"))
+        products = self.add("MatMul", rows, self.constant(-2 * landmarks.T, "landmarks"))
+        lengths = self.add("ReduceSumSquare", rows, axes=[1], keepdims=1)
+        distances = self.add("Add", products, self.constant(squares, "squares"))
+        distances = self.add("Relu", self.add("Add", distances, lengths))
+        return self.add("Exp", self.add("Neg", distances))
+
     def unit_length(self, rows: str) -> str:
         """Scale to length one; rows of zeros stay zero.
 
@@ -240,7 +267,11 @@ def _trial_rows(metric: Metric) -> Array:
     """A few random rows of the kind that the metric takes, and one of zeros."""
     rng = np.random.default_rng(0)
     shape = (4, metric.n_features)
-    rows = rng.standard_normal(shape) if metric.idf is None else rng.poisson(1.0, shape)
+    if metric.lift is not None:  # far from all landmarks, kernel values are zero
+        pairs = rng.integers(len(metric.lift.landmarks), size=(2, 4))
+        rows = metric.lift.landmarks[pairs].mean(axis=0)
+    else:
+        rows = rng.standard_normal(shape) if metric.idf is None else rng.poisson(1.0, shape)
     rows[-1] = 0
     return rows.astype(np.float32)
 
@@ -269,11 +300,17 @@ def _float32(array: Array, name: str) -> Array:
     return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def _refuse_tfidf(metric: Metric, target: str) -> None:
+def _refuse_first_steps(metric: Metric, target: str) -> None:
+    """Refuse what comes before L."""
     if metric.idf is not None:
         raise ValueError(
             f"{target} cannot weigh counts by tf-idf, as this metric does (idf): export it to "
             "ONNX, or hand on metric.transform(X) in place of counts"
+        )
+    if metric.lift is not None:
+        raise ValueError(
+            f"{target} cannot compute kernel values with landmarks, as this metric does (lift): "
+            "export it to ONNX, or hand on metric.transform(X) in place of rows"
         )
 
 

@@ -74,12 +74,15 @@ class Pencil:
         The coefficients of Av and Sv for `Vectors` v; S is None for the identity.
     floor : float
         A number below which S has no eigenvalue.
+    solve : callable or None
+        ``solve(b)`` is S⁻¹b where F is the identity; None where conjugate gradients must do.
     """
 
     gram: Callable[[Array], Array] | None
     A: Callable[[Vectors], Array]
     S: Callable[[Vectors], Array] | None = None
     floor: float = 1.0
+    solve: Callable[[Array], Array] | None = None
 
     def vectors(self, coef: Array) -> Vectors:
         """Vectors of the given coefficients."""
@@ -213,6 +216,9 @@ def _unstretch(pencil: Pencil, r: Vectors) -> tuple[Vectors, Array]:
     """S⁻¹r, roughly, and an upper bound of rᵀS⁻¹r for each column."""
     if pencil.S is None:
         return r, np.maximum(r.squares(), 0.0)
+    if pencil.solve is not None:
+        step = pencil.vectors(pencil.solve(r.coef))
+        return step, np.maximum(np.einsum("ij,ij->j", step.coef, r.dual, dtype=np.float64), 0.0)
     step, left, energy = conjugate_gradients(
         pencil.S,
         pencil.gram,

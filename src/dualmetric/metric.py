@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import _explain, _metric_file, products, sources, weighting
+from . import _metric_checks as checks
 from ._explain import Explanation
 from ._system import require_memory
 from ._types import Array, Rows
 from ._validation import refuse_mask
 from ._version import __version__
+from .lift import Lift
 
 DISTANCES = ("euclidean", "cosine")
 
@@ -31,12 +33,15 @@ class Metric:
     cosine does. A row with Lᵀx = c has no direction; it stays zero, at distance one from all that
     have.
 
-    With ``idf``, rows are counts, and x above is what `weighting.tfidf` makes of them.
+    With ``idf``, rows are counts, and x above is what `weighting.tfidf` makes of them. With
+    ``lift``, x above is the kernel values of a row with landmarks, and the distance is not linear
+    in the features.
 
     Parameters
     ----------
     factor : array-like of shape (n_features, rank) or None
-        L. None stands for the identity, the plain Euclidean distance.
+        L. None stands for the identity, the plain Euclidean distance. With a lift, it is needed,
+        and has a row for each landmark.
     n_features : int, optional
         Width of the rows that the metric applies to; needed only where ``factor`` is None.
     feature_names : sequence of str, optional
@@ -52,6 +57,8 @@ class Metric:
     idf : array-like of shape (n_features,), optional
         Weights of the features in tf-idf, as `weighting.fit_idf` gives them; None leaves rows as
         they are.
+    lift : dualmetric.lift.Lift, optional
+        Landmarks and the width of the kernel; for dense rows, and so not together with ``idf``.
 
     Examples
     --------
@@ -72,6 +79,7 @@ class Metric:
     centre: Array | None = None  # the defaults serve metrics pickled before there was a cosine
     kind: str = "euclidean"
     idf: Array | None = None
+    lift: Lift | None = None
 
     def __init__(
         self,
@@ -82,44 +90,30 @@ class Metric:
         centre: Any = None,
         distance: str = "euclidean",
         idf: Any = None,
+        lift: Any = None,
     ) -> None:
-        factor = None if factor is None else _as_floats(factor, "factor")
-        if n_features is None:
-            if factor is None:
-                raise ValueError("a metric without a factor needs n_features, the width of rows")
-            n_features = factor.shape[0] if factor.ndim else 1
-        if not isinstance(n_features, Integral) or n_features < 1:
-            raise ValueError(f"n_features must be a whole number, at least 1; got {n_features!r}")
-        n_features = int(n_features)
-        if factor is not None and (
-            factor.ndim != 2 or factor.shape[0] != n_features or factor.shape[1] == 0
-        ):
-            raise ValueError(
-                f"the factor of a metric over {n_features} features must have shape "
-                f"({n_features}, rank), rank at least 1; got {factor.shape}"
-            )
+        factor = None if factor is None else checks.as_floats(factor, "factor")
+        lift = None if lift is None else checks.as_lift(lift)
+        n_features = checks.as_width(n_features, factor, lift)
+        checks.check_factor(factor, n_features, lift)
         _explain.check_number_of_names(feature_names, n_features)
         if distance not in DISTANCES:
             raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {brief(distance)}")
-        if centre is not None:
-            if distance != "cosine":
-                raise ValueError(
-                    "a centre goes with distance='cosine' only: it changes no Euclidean distance"
-                )
-            rank = n_features if factor is None else factor.shape[1]
-            centre = _as_vector(centre, "centre", rank, f"of rank {rank}")
-        if idf is not None:
-            idf = _as_vector(idf, "idf", n_features, f"over {n_features} features")
+        rank = n_features if factor is None else factor.shape[1]
+        centre = None if centre is None else checks.as_centre(centre, rank, distance)
+        idf = None if idf is None else checks.as_idf(idf, n_features, lift)
         names = None if feature_names is None else tuple(map(str, feature_names))
         info = {} if info is None else info
         # past the guard of a frozen class
         self.__dict__.update(factor=factor, n_features=n_features, feature_names=names, info=info)
-        self.__dict__.update(centre=centre, kind=distance, idf=idf)
+        self.__dict__.update(centre=centre, kind=distance, idf=idf, lift=lift)
 
     def __repr__(self) -> str:
         name = "Metric" if self.kind == "euclidean" else "Cosine metric"
-        weighted = "" if self.idf is None else ", weighted by tf-idf"
-        return f"<{name} of rank {self.rank} over {self.n_features:,} features{weighted}>"
+        first = "" if self.idf is None else ", weighted by tf-idf"
+        if self.lift is not None:
+            first = f", lifted by {len(self.lift.landmarks):,} landmarks"
+        return f"<{name} of rank {self.rank} over {self.n_features:,} features{first}>"
 
     @property
     def rank(self) -> int:
@@ -132,14 +126,16 @@ class Metric:
         Parameters
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
-            Rows in the original features; counts, where the metric has ``idf``. A memory map, or
-            an object with ``shape``, ``dtype`` and row slicing (HDF5, Zarr), is read in blocks.
+            Rows in the original features: counts, where the metric has ``idf``; dense, where it has
+            a lift. A memory map, or an object with ``shape``, ``dtype`` and row slicing (HDF5,
+            Zarr), is read in blocks.
 
         Returns
         -------
         ndarray of shape (n_samples, rank)
-            XL, in the precision of X; for the cosine, centred and scaled to rows of length one.
-            Where the factor is the identity, X itself or a weighted or scaled copy: sparse if X is.
+            XL, or k(X)L with a lift, in the precision of X; for the cosine, centred and scaled to
+            rows of length one. Where the factor is the identity, X itself or a weighted or scaled
+            copy: sparse if X is.
         """
         if not sources.is_source(X):
             return self.apply(self._check_rows(X))
@@ -158,7 +154,9 @@ class Metric:
         rows = self._factor_inputs(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.factor is not None:
-                rows = products.dot(rows, self.factor.astype(X.dtype, copy=False))
+                factor = self.factor.astype(X.dtype, copy=False)
+                step = products.dot if self.lift is None else self.lift.apply
+                rows = step(rows, factor)
             if self.centre is not None:
                 if products.is_sparse(rows):
                     raise ValueError(
@@ -169,13 +167,15 @@ class Metric:
                 rows = np.subtract(rows, centre, out=None if rows is X else rows)
             computed = self.factor is not None or self.centre is not None
             if computed and not np.isfinite(rows).all():
-                raise _too_large(X.dtype)
+                raise checks.too_large(X.dtype)
         if self.kind == "euclidean":
             return rows
         return products.unit_rows(rows, in_place=rows is not X)
 
     def _factor_inputs(self, X: Rows) -> Rows:
-        """Rows as L takes them: a new array or X itself, which is left as it is."""
+        """Rows as the lift or L takes them: a new array or X itself, which is left as it is."""
+        if self.lift is not None and products.is_sparse(X):
+            raise ValueError("this metric is lifted, which takes dense rows: pass X.toarray()")
         return X if self.idf is None else weighting.weigh(X, self.idf)
 
     def distance(self, A: Any, B: Any) -> Array:
@@ -199,8 +199,9 @@ class Metric:
         """M = LLᵀ, written out (n_features × n_features).
 
         It applies after rows are weighted by tf-idf, and before they are scaled to length one for
-        the cosine, where the metric does so.
+        the cosine, where the metric does so. A lifted metric has none.
         """
+        checks.refuse_lift(self.lift, "it has no matrix over them; use transform or pairwise")
         d = self.n_features
         dtype = np.dtype(np.float64) if self.factor is None else self.factor.dtype
         require_memory(
@@ -224,7 +225,8 @@ class Metric:
           centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". A row
           without direction (α = 0) counts as zero, 1/α = 0.
 
-        With tf-idf, a and b here are the weighted rows.
+        With tf-idf, a and b here are the weighted rows. The distances of a lifted metric do not
+        split like this: they are refused.
 
         Parameters
         ----------
@@ -240,12 +242,13 @@ class Metric:
         Explanation
             The distance, its largest parts and the sum of the rest.
         """
+        checks.refuse_lift(self.lift, "distances do not split into them; explain one without lift")
         name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
         _explain.check_top(top)
         row_a, row_b = self._explained_row(a, "a"), self._explained_row(b, "b")
         distance, parts = _explain.split(self.factor, self.centre, self.kind, row_a, row_b)
         if not np.isfinite(distance):
-            raise _too_large(np.dtype(np.float64))
+            raise checks.too_large(np.dtype(np.float64))
         return _explain.summarise(distance, parts, name_of, top)
 
     def top_features(
@@ -268,6 +271,7 @@ class Metric:
             Names and weights, the largest absolute weight first. Features whose weights differ in
             sign pull rows to opposite ends; which end is positive has no meaning.
         """
+        checks.refuse_lift(self.lift, "it has no weights for them; use one without lift")
         name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
         _explain.check_top(top)
         if self.factor is None:
@@ -286,8 +290,9 @@ class Metric:
         """Return the nearest metric of at most the given rank.
 
         L is first rotated so that its columns are orthogonal, which changes no distance; the
-        longest are kept. For the cosine, the centre goes with them, and it is the distance before
-        the scaling that is nearest.
+        longest are kept. With a lift, that is as columns are in the space of the kernel. For the
+        cosine, the centre goes with them, and it is the distance before the scaling that is
+        nearest.
         """
         if not isinstance(rank, Integral) or rank < 1:
             raise ValueError(f"rank must be a whole number, at least 1; got {rank!r}")
@@ -301,13 +306,16 @@ class Metric:
         if rank >= self.rank:
             return self
         wide = self.factor.astype(np.float64)
-        _, rotation = np.linalg.eigh(wide.T @ wide)
+        gram = wide.T @ wide
+        if self.lift is not None:  # columns weigh images of landmarks: their products are LᵀKL
+            gram = wide.T @ self.lift.apply(self.lift.landmarks.astype(np.float64), wide)
+        _, rotation = np.linalg.eigh(gram)
         rotation = rotation[:, ::-1][:, :rank]
         factor = (wide @ rotation).astype(self.factor.dtype)
         centre = self.centre
         if centre is not None:
             centre = (centre.astype(np.float64) @ rotation).astype(centre.dtype)
-        return self._with(factor=factor, centre=centre)
+        return self.replaced(factor=factor, centre=centre)
 
     def with_idf(self, idf: Any) -> "Metric":
         """Put tf-idf in front of a metric that was learned on rows weighted with this idf.
@@ -316,13 +324,14 @@ class Metric:
         """
         if self.idf is not None:
             raise ValueError("this metric weighs counts by tf-idf already")
-        return self._with(idf=idf)
+        return self.replaced(idf=idf)
 
     def with_info(self, **more: Any) -> "Metric":
         """Return the same metric with more entries in ``info``, which replace those of old."""
-        return self._with(info={**self.info, **more})
+        return self.replaced(info={**self.info, **more})
 
-    def _with(self, **changes: Any) -> "Metric":
+    def replaced(self, **changes: Any) -> "Metric":
+        """Return the same metric with other arguments, named as the constructor names them."""
         same = {field.name: getattr(self, field.name) for field in fields(self)}
         same["distance"] = same.pop("kind")
         return Metric(**{**same, **changes})
@@ -332,25 +341,31 @@ class Metric:
 
         ``info`` is kept with it, and the version of dualmetric where it does not name one.
         """
-        header = {
+        header: dict[str, Any] = {
             "n_features": self.n_features,
             "feature_names": self.feature_names,
             "info": {"version": __version__, **self.info},
             "distance": self.kind,
         }
         tensors = {"factor": self.factor, "centre": self.centre, "idf": self.idf}
+        if self.lift is not None:
+            header["gamma"] = self.lift.gamma
+            tensors["landmarks"] = self.lift.landmarks
         _metric_file.write(path, header, {k: v for k, v in tensors.items() if v is not None})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Metric":
         """Read a metric from a file that `save` wrote. Nothing in the file is executed."""
         header, tensors = _metric_file.read(Path(path))
+        landmarks = tensors.pop("landmarks", None)
+        lift = None if landmarks is None else Lift(landmarks, header["gamma"])
         try:
             return cls(
                 n_features=header["n_features"],
                 feature_names=header.get("feature_names"),
                 info=header["info"],
                 distance=header.get("distance", "euclidean"),
+                lift=lift,
                 **{"factor": None, **tensors},
             )
         except ValueError as error:
@@ -373,33 +388,3 @@ class Metric:
         if rows.shape[0] != 1:
             raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
         return products.to_dense(self._factor_inputs(rows.astype(np.float64)))[0]
-
-
-def _as_floats(values: Any, name: str) -> Array:
-    array = np.asarray(values)
-    if not isinstance(values, np.ndarray) and array.dtype.kind in "iu":
-        array = array.astype(np.float64)
-    if array.dtype not in (np.float32, np.float64):
-        raise ValueError(
-            f"the {name} of a metric must be float32 or float64; got {array.dtype}: convert it "
-            "with astype"
-        )
-    if not np.isfinite(array).all():
-        raise ValueError(f"the {name} of a metric holds NaN or infinity")
-    return array
-
-
-def _as_vector(values: Any, name: str, size: int, of: str) -> Array:
-    array = _as_floats(values, name)
-    if array.shape != (size,):
-        raise ValueError(
-            f"the {name} of a metric {of} must have shape ({size},); got {array.shape}"
-        )
-    return array
-
-
-def _too_large(dtype: np.dtype[Any]) -> ValueError:
-    return ValueError(
-        f"the numbers in X are too large for this metric in {dtype}: check their unit"
-        + (", or pass float64" if dtype == np.float32 else "")
-    )

@@ -40,6 +40,7 @@ def recover_factor(
     *,
     unit: float = 1.0,
     scatter: Scatter | None = None,
+    power: float = 0.5,
     tolerance: float = TOLERANCE,
 ) -> tuple[Array, float]:
     """Find L with LLᵀ = Π_PSD(Σ weight_t A_t), cut to the ``rank`` largest eigenvalues.
@@ -63,6 +64,8 @@ def recover_factor(
         The length in which the weights were found: A_t is that of X/unit, and L applies to X.
     scatter : ExplicitScatter or ImplicitScatter, optional
         S, as whitening has it; explicit where X has few features.
+    power : float, default=0.5
+        p: eigenvalues w enter L as w^p, the largest as √w. ½ is the paper's, 0 makes all alike.
     tolerance : float, default=TOLERANCE
         Largest residual of a direction where the matrix is not written out.
 
@@ -82,10 +85,15 @@ def recover_factor(
         values, vectors = positive_part(products.pair_matrix(X, C), rank, S)
         residual = 0.0
     else:
-        wide = scatter if isinstance(scatter, ImplicitScatter) else None
         wanted = rank or DEFAULT_WIDE_RANK
-        values, vectors, residual = leading_part(X, C, wanted, rng, wide, tolerance)
-    return vectors * (np.sqrt(values) / unit).astype(X.dtype), residual
+        values, vectors, residual = leading_part(X, C, wanted, rng, scatter, tolerance)
+    return vectors * (stretches(values, power) / unit).astype(X.dtype), residual
+
+
+def stretches(values: Array, power: float) -> Array:
+    """√w₁·(w/w₁)^p for eigenvalues w: how long each direction is made; √w for p = ½."""
+    largest = values[:1].astype(np.float64)
+    return np.sqrt(largest) * (values / largest) ** power
 
 
 def positive_part(A: Array, rank: int | None = None, S: Array | None = None) -> tuple[Array, Array]:
@@ -113,7 +121,7 @@ def leading_part(
     C: Rows,
     rank: int,
     rng: np.random.Generator,
-    scatter: ImplicitScatter | None = None,
+    scatter: Scatter | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[Array, Array, float]:
     """Largest positive eigenvalues of XᵀCX and their vectors, from products with X and C alone.
@@ -131,14 +139,16 @@ def leading_part(
         How many; fewer are returned where fewer are positive.
     rng : numpy Generator
         Source of the first block.
-    scatter : ImplicitScatter, optional
+    scatter : ExplicitScatter or ImplicitScatter, optional
         S, for Av = θSv; the identity where it is None.
     tolerance : float, default=TOLERANCE
         Largest residual, relative to the largest eigenvalue.
     """
     n, d = X.shape
     back = products.transposed(X)
-    in_span = 2 * n < d  # two arrays hold a vector there
+    wide = scatter if isinstance(scatter, ImplicitScatter) else None
+    # two arrays hold a vector in the span of the rows
+    in_span = 2 * n < d and (scatter is None or wide is not None)
 
     def rows_of(B: Array) -> Array:
         # C·1 = 0: one row is taken from all, to keep digits where their mean is large
@@ -150,7 +160,7 @@ def leading_part(
         pencil = Pencil(
             gram=lambda a: rows_of(products.threaded_dot(back, a)),
             A=lambda v: products.threaded_dot(C, v.dual),
-            S=None if scatter is None else lambda v: scatter.dot_in_span(v.coef, v.dual),
+            S=None if wide is None else lambda v: wide.dot_in_span(v.coef, v.dual),
             floor=1.0 if scatter is None else scatter.floor,
         )
     else:
@@ -159,6 +169,7 @@ def leading_part(
             A=lambda v: products.threaded_dot(back, products.threaded_dot(C, rows_of(v.coef))),
             S=None if scatter is None else lambda v: scatter.dot(v.coef),
             floor=1.0 if scatter is None else scatter.floor,
+            solve=scatter.solve if isinstance(scatter, ExplicitScatter) else None,
         )
     width = min(rank + OVERSAMPLING, n, d)
     start = rng.standard_normal((n if in_span else d, width)).astype(X.dtype)

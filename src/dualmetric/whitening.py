@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
 from . import products
@@ -134,6 +134,7 @@ class ExplicitScatter:
         S = np.tril(S) + np.tril(S, -1).T
         S[np.diag_indices_from(S)] += shrinkage * trace / n_features
         self.matrix = S
+        self.floor = shrinkage * trace / n_features  # no eigenvalue of S is below
         try:
             np.linalg.cholesky(S)  # recovery factors it in its own precision
             self._upper = np.linalg.cholesky(S.astype(np.float64, copy=False)).T
@@ -154,6 +155,14 @@ class ExplicitScatter:
         """m columns with the law of S^−½g, g Gaussian: they project whitened rows at random."""
         draws = rng.standard_normal((len(self.matrix), m))
         return solve_triangular(self._upper, draws).astype(self.matrix.dtype)
+
+    def dot(self, B: Array) -> Array:
+        """S·B."""
+        return self.matrix @ B
+
+    def solve(self, B: Array) -> Array:
+        """S⁻¹·B."""
+        return cho_solve((self._upper, False), B).astype(B.dtype)
 
     def whiten(self, rows: Array) -> Array:
         """Rows x as U^−ᵀx: whitened, up to a rotation."""

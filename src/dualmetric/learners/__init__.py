@@ -4,5 +4,6 @@ from ._base import Euclidean
 from .dual import SPCA, SRP, DuOri, DuRP
 from .lmnn import LMNN
 from .oasis import OASIS
+from .search import DuRPCV
 
-__all__ = ["LMNN", "OASIS", "SPCA", "SRP", "DuOri", "DuRP", "Euclidean"]
+__all__ = ["LMNN", "OASIS", "SPCA", "SRP", "DuOri", "DuRP", "DuRPCV", "Euclidean"]

@@ -16,13 +16,14 @@ from .. import products, sources
 from .._types import Array, Rows
 from .._validation import check_labels, refuse_mask
 from ..evaluation import mean_average_precision
+from ..lift import Lift
 from ..metric import DISTANCES, Metric
 from ..triplets import Triplets, sample_triplets
 
 # Root mean square distance after scaling: chosen by benchmarks/scale.py. Well below, every dual
 # variable is at its bound and the metric is blunt; well above, the active triplets of easy data
 # are only those that no linear map can mend.
-_SCALE = 4.0
+SCALE = 4.0
 
 OUT_OF_RANGE = (
     "the numbers in X are too large or too small for their precision: bring them near 1, for "
@@ -89,14 +90,25 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         # room for sums of many squares, and for their inverses
         if not float(limits.tiny) ** 0.8 < mean < float(limits.max) ** 0.8:
             raise ValueError(OUT_OF_RANGE)
-        return float(np.sqrt(mean)) / _SCALE if self.scale else 1.0
+        return float(np.sqrt(mean)) / SCALE if self.scale else 1.0
 
-    def _store_metric(self, factor: Array | None, X: Rows) -> Self:
-        """Set ``metric_``; X holds the training rows, whose mean is the centre of the cosine."""
+    def _store_metric(
+        self,
+        factor: Array | None,
+        X: Rows,
+        lift: Lift | None = None,
+        nystroem: Array | None = None,
+    ) -> Self:
+        """Set ``metric_``; X holds the training rows, whose mean is the centre of the cosine.
+
+        With a lift, X and the factor are those of kernel features k(x)·nystroem.
+        """
         centre = None
         if self.distance == "cosine" and not (factor is None and products.is_sparse(X)):
             mean = (sources if sources.is_source(X) else products).column_means(X)
             centre = mean if factor is None else mean @ factor
+        if nystroem is not None:
+            factor = nystroem @ factor
         names = getattr(self, "feature_names_in_", None)
         parameters = {
             key: value
@@ -110,12 +122,13 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             {"method": type(self).__name__, "parameters": parameters},
             centre,
             self.distance,
+            lift=lift,
         )
         return self
 
     @property
     def components_(self) -> Array:
-        """Directions of the metric, one a row: Lᵀ."""
+        """Directions of the metric, one a row: Lᵀ. With a lift, they are over its landmarks."""
         check_is_fitted(self)
         factor = self.metric_.factor
         return self.metric_.matrix() if factor is None else factor.T

@@ -12,15 +12,17 @@ from .. import products, sources, spaces
 from .._system import require_memory
 from .._types import Array, Rows
 from .._validation import check_labels
+from ..lift import LANDMARKS, rbf_lift
 from ..losses import get_loss
 from ..recovery import DENSE_LIMIT, TOLERANCE, recover_factor
 from ..solver import Epoch, solve_dual
 from ..triplets import Triplets
 from ..whitening import ExplicitScatter, ImplicitScatter, Scatter, of_pairs, within_classes
 from ._base import OUT_OF_RANGE, TripletLearner, check_distance
+from ._clock import Clock
 from ._estimate import Estimate, estimate_fit
 
-_SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
+SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
 _GATHER_BELOW = 0.3  # share of the rows in triplets under which they are copied out
 
 
@@ -41,6 +43,8 @@ class DualLearner(TripletLearner):
         max_epochs: int = 3,
         tol: float | None = None,
         shrinkage: float = 1.0,
+        power: float = 0.5,
+        lift: str | None = None,
         all_rows: bool = False,
         eigen_tol: float = TOLERANCE,
         distance: str = "euclidean",
@@ -56,6 +60,8 @@ class DualLearner(TripletLearner):
         self.max_epochs = max_epochs
         self.tol = tol
         self.shrinkage = shrinkage
+        self.power = power
+        self.lift = lift
         self.all_rows = all_rows
         self.eigen_tol = eigen_tol
         self.distance = distance
@@ -92,8 +98,14 @@ class DualLearner(TripletLearner):
             f"{type(self).__name__}.fit on {X.shape[0]:,} × {X.shape[1]:,}",
             "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
         )
+        clock = Clock()
+        lift, nystroem = rbf_lift(X, rng) if self.lift == "rbf" else (None, None)
+        if lift is not None and nystroem is not None:
+            X = lift.apply(X, nystroem)
+            clock.stop("lift")
         unit = self._length_unit(X)
         self.triplets_ = self._get_triplets(X, y, triplets, unit, rng)
+        clock.stop("sampling")
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
         share = 0.0 if self.all_rows else _GATHER_BELOW
@@ -101,7 +113,7 @@ class DualLearner(TripletLearner):
         labels = None if y is None or triplets is not None else np.asarray(y)[named]
         spanned = None
         if self._rebuilt_in_original:
-            if rows.shape[0] < min(rows.shape[1], _SPAN_LIMIT):
+            if rows.shape[0] < min(rows.shape[1], SPAN_LIMIT):
                 spanned = rows
                 rows, rotation = spaces.row_span(rows)
             scatter = self._scatter(rows, index, labels, whole)
@@ -113,6 +125,7 @@ class DualLearner(TripletLearner):
             Z = spaces.original(rows, scatter)
         if scatter is not None and self.scale:
             unit = self._length_unit(Z)  # the length that counts as one is that of whitened rows
+        clock.stop("projection")
         solution = solve_dual(
             Z / np.asarray(unit, dtype=Z.dtype),
             index,
@@ -123,6 +136,7 @@ class DualLearner(TripletLearner):
             rng=rng,
             callback=self._print_epoch if self.verbose else None,
         )
+        clock.stop("solving")
         if numbers is not None:
             self.triplets_ = Triplets(numbers[self.triplets_.index])
         self.dual_coef_ = solution.beta
@@ -139,12 +153,17 @@ class DualLearner(TripletLearner):
             rng,
             unit=unit,
             scatter=scatter,
+            power=self.power,
             tolerance=self.eigen_tol,
         )
         if not self._rebuilt_in_original:
             factor = basis @ factor
         elif spanned is not None:
             factor = products.tdot(spanned, rotation @ factor)
+        clock.stop("recovery")
+        self.timings_ = clock.seconds
+        if self.verbose > 1:
+            print(f"[{type(self).__name__}] {clock}")
         if not np.isfinite(factor).all():
             raise ValueError(OUT_OF_RANGE)
         if factor.shape[1] == 0:
@@ -155,8 +174,10 @@ class DualLearner(TripletLearner):
                 UserWarning,
                 stacklevel=2,
             )
-            return self._store_metric(None if self._rebuilt_in_original else basis, X)
-        return self._store_metric(factor, X)
+            if lift is None:
+                return self._store_metric(None if self._rebuilt_in_original else basis, X)
+            factor = np.eye(X.shape[1], dtype=X.dtype)
+        return self._store_metric(factor, X, lift, nystroem)
 
     def estimate(self, X: Any, *, triplets: Any = None) -> Estimate:
         """Say what ``fit`` would need for X, without looking at its numbers.
@@ -179,6 +200,11 @@ class DualLearner(TripletLearner):
         from_source = sources.is_source(X)
         if from_source:
             n = min(n, sources.LEARNING_ROWS)
+        copies = int(from_source) + int(self._copies_rows and not sparse)
+        read = copies * n * d * itemsize
+        if self.lift is not None:
+            d = min(n, LANDMARKS)
+            read += n * d * itemsize + 4 * d * d * 8  # kernel features, and what gives them
         found = estimate_fit(
             n_rows=n,
             n_features=d,
@@ -191,10 +217,9 @@ class DualLearner(TripletLearner):
             n_components=self.n_components,
             max_epochs=self.max_epochs,
             whitened=self.shrinkage < 1.0,
-            span_limit=_SPAN_LIMIT,
+            span_limit=SPAN_LIMIT,
         )
-        copies = int(from_source) + int(self._copies_rows and not sparse)
-        return found._replace(memory=found.memory + copies * n * d * itemsize)
+        return found._replace(memory=found.memory + read)
 
     @abstractmethod
     def _space(
@@ -211,6 +236,8 @@ class DualLearner(TripletLearner):
         n, d = X.shape if sources.is_source(X) else (0, 0)
         if n <= sources.LEARNING_ROWS:
             return None  # all rows are learned from
+        if self.lift is not None:
+            raise ValueError("all_rows=True does not go with a lift: leave out one of them")
         if d > DENSE_LIMIT:
             raise ValueError(
                 f"all_rows=True is for up to {DENSE_LIMIT:,} features, and X has {d:,}: leave it "
@@ -258,10 +285,13 @@ class DualLearner(TripletLearner):
             self.shrinkage, "shrinkage", Real, min_val=0, max_val=1, include_boundaries="right"
         )
         check_scalar(self.eigen_tol, "eigen_tol", Real, min_val=0, include_boundaries="neither")
-        for name in ("reg", "tol", "shrinkage", "eigen_tol"):
+        check_scalar(self.power, "power", Real, min_val=0)
+        for name in ("reg", "tol", "shrinkage", "power", "eigen_tol"):
             value = getattr(self, name)
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar
                 raise ValueError(f"{name} must be a finite number; got {value}")
+        if self.lift not in (None, "rbf"):
+            raise ValueError(f"lift must be None or 'rbf'; got {self.lift!r}")
         for name in ("scale", "all_rows"):
             check_scalar(getattr(self, name), name, (bool, np.bool_))
 
@@ -298,6 +328,8 @@ class ProjectedLearner(DualLearner):
         max_epochs: int = 3,
         tol: float | None = None,
         shrinkage: float = 1.0,
+        power: float = 0.5,
+        lift: str | None = None,
         all_rows: bool = False,
         eigen_tol: float = TOLERANCE,
         distance: str = "euclidean",
@@ -314,6 +346,8 @@ class ProjectedLearner(DualLearner):
             max_epochs=max_epochs,
             tol=tol,
             shrinkage=shrinkage,
+            power=power,
+            lift=lift,
             all_rows=all_rows,
             eigen_tol=eigen_tol,
             distance=distance,

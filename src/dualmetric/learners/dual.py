@@ -41,6 +41,14 @@ _PARAMETERS = """n_components : int or None, default=None
         Between 0 and 1. Below 1, the regulariser knows how rows of one class (anchor and positive,
         where there are only triplets) differ, and discounts those directions: see
         `dualmetric.whitening`. 1 is the paper's method; the less, the stronger.
+    power : float, default=0.5
+        How much directions differ in length: an eigenvalue w of the metric makes its direction
+        w^power long. 0.5 is the paper's metric. 0 or 0.25, with few directions (about as many as
+        classes), often ranks better.
+    lift : {None, "rbf"}, default=None
+        With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the metric is
+        learned there: no longer linear in the features, and often far better on images and
+        embeddings. See `dualmetric.lift`; goes well with a small ``shrinkage``.
     all_rows : bool, default=False
         With ``shrinkage`` below 1, take the differences within classes from all rows of X rather
         than from those that triplets name. A memory map or other source is read once more for it.
@@ -58,7 +66,8 @@ _PARAMETERS = """n_components : int or None, default=None
         Seed of sampling, projection and the order of the triplets. The same seed gives the same
         bits.
     verbose : int, default=0
-        Above 0, print the objectives and the gap after each epoch."""
+        Above 0, print the objectives and the gap after each epoch; above 1, also where the time
+        went."""
 
 _ATTRIBUTES = """metric_ : Metric
         The learned metric: save it, apply it elsewhere.
@@ -77,6 +86,8 @@ _ATTRIBUTES = """metric_ : Metric
     residual_ : float
         Largest residual of the directions, to compare with ``eigen_tol``; 0 where the matrix was
         written out and decomposed.
+    timings_ : dict
+        Seconds of each part: lift, sampling, projection (and whitening), solving, recovery.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -1,0 +1,123 @@
+"""Whether arrays and a lift can be the steps of a metric; each error says what would do."""
+
+import sys
+from numbers import Integral, Real
+from reprlib import repr as brief
+from typing import Any
+
+import numpy as np
+
+from ._types import Array
+from .lift import Lift
+
+
+def as_floats(values: Any, name: str) -> Array:
+    """Values as an array of finite floats; lists of whole numbers become floats."""
+    array = np.asarray(values)
+    if not isinstance(values, np.ndarray) and array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    if array.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"the {name} of a metric must be float32 or float64; got {array.dtype}: convert it "
+            "with astype"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"the {name} of a metric holds NaN or infinity")
+    return array
+
+
+def as_centre(centre: Any, rank: int, distance: str) -> Array:
+    """Centre as a vector of finite floats; it has a meaning for the cosine only."""
+    if distance != "cosine":
+        raise ValueError(
+            "a centre goes with distance='cosine' only: it changes no Euclidean distance"
+        )
+    return _as_vector(centre, "centre", rank, f"of rank {rank}")
+
+
+def as_idf(idf: Any, n_features: int, lift: Lift | None) -> Array:
+    """Weights of features as a vector of finite floats; without a lift."""
+    if lift is not None:
+        raise ValueError(
+            "tf-idf makes sparse rows, and a lift takes dense ones: use one without the other"
+        )
+    return _as_vector(idf, "idf", n_features, f"over {n_features} features")
+
+
+def _as_vector(values: Any, name: str, size: int, of: str) -> Array:
+    """Values as a vector of finite floats of this size."""
+    array = as_floats(values, name)
+    if array.shape != (size,):
+        raise ValueError(
+            f"the {name} of a metric {of} must have shape ({size},); got {array.shape}"
+        )
+    return array
+
+
+def as_lift(lift: Any) -> Lift:
+    """Lift with landmarks that are a matrix of finite floats, and a width above 0."""
+    if not isinstance(lift, Lift):
+        raise ValueError(f"lift must be a dualmetric.lift.Lift or None; got {brief(lift)}")
+    landmarks = as_floats(lift.landmarks, "landmarks")
+    if landmarks.ndim != 2 or 0 in landmarks.shape:
+        raise ValueError(
+            "the landmarks of a metric must have shape (number of landmarks, n_features), each at "
+            f"least 1; got {landmarks.shape}"
+        )
+    gamma = lift.gamma
+    # the largest float, rather than infinity: a whole number in a file may be larger still
+    fits = isinstance(gamma, Real) and 0 < gamma <= sys.float_info.max
+    if isinstance(gamma, bool) or not fits:
+        raise ValueError(f"the gamma of a lift must be a finite number above 0; got {brief(gamma)}")
+    return Lift(landmarks, float(gamma))
+
+
+def as_width(n_features: Any, factor: Array | None, lift: Lift | None) -> int:
+    """Width of the rows, which follows from the landmarks or the factor where it is not given."""
+    if n_features is None:
+        if lift is not None:
+            n_features = lift.landmarks.shape[1]
+        elif factor is None:
+            raise ValueError("a metric without a factor needs n_features, the width of rows")
+        else:
+            n_features = factor.shape[0] if factor.ndim else 1
+    if not isinstance(n_features, Integral) or n_features < 1:
+        raise ValueError(f"n_features must be a whole number, at least 1; got {n_features!r}")
+    if lift is not None and lift.landmarks.shape[1] != n_features:
+        raise ValueError(
+            f"the landmarks of a metric over {n_features} features must have shape (number of "
+            f"landmarks, {n_features}); got {lift.landmarks.shape}"
+        )
+    return int(n_features)
+
+
+def check_factor(factor: Array | None, n_features: int, lift: Lift | None) -> None:
+    """Refuse a factor that does not take what comes before it: rows, or kernel values."""
+    if factor is None:
+        if lift is not None:
+            raise ValueError(
+                "a lifted metric needs a factor: pass what rbf_lift gives with the lift, or a "
+                "product with it"
+            )
+        return
+    height = n_features if lift is None else len(lift.landmarks)
+    if factor.ndim != 2 or factor.shape[0] != height or factor.shape[1] == 0:
+        over = f"over {n_features} features" if lift is None else f"lifted by {height} landmarks"
+        raise ValueError(
+            f"the factor of a metric {over} must have shape ({height}, rank), rank at least 1; got "
+            f"{factor.shape}"
+        )
+
+
+def refuse_lift(lift: Lift | None, so: str) -> None:
+    """Refuse what only a metric that is linear in the features can do."""
+    if lift is not None:
+        raise ValueError(f"this metric is lifted, and not linear in the features: {so}")
+
+
+def too_large(dtype: np.dtype[Any]) -> ValueError:
+    """Error for rows whose results are out of the range of floats."""
+    return ValueError(
+        f"the numbers in X are too large for this metric in {dtype}: check their unit"
+        + (", or pass float64" if dtype == np.float32 else "")
+    )

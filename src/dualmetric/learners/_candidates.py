@@ -1,0 +1,258 @@
+"""Every combination of settings, scored on held-out rows; what they share is computed once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
+
+from .. import products, spaces
+from .._types import Array, Rows
+from ..evaluation import average_precisions
+from ..lift import rbf_lift
+from ..losses import get_loss
+from ..recovery import DENSE_LIMIT, leading_part, positive_part, stretches
+from ..solver import solve_dual
+from ..triplets import Triplets, sample_triplets
+from ..whitening import ExplicitScatter, ImplicitScatter, Scatter, Spread, within_classes
+from ._base import SCALE
+from ._dual import SPAN_LIMIT
+from ._folds import Part
+
+_ALL_DIRECTIONS = 1000  # features up to which all directions are found, not the leading ones only
+_WIDE_RANK = 50
+_MOST_VOTERS = 10_000
+
+
+class Settings(NamedTuple):
+    """What is to be tried.
+
+    Attributes
+    ----------
+    axes : dict of str to list
+        Candidates for each parameter of DuRP.
+    ranks : sequence of int or None
+        Candidates for the rank; None for a choice by the number of classes.
+    scoring : {"map", "knn"}
+        What is compared.
+    n_projections, n_triplets, max_epochs : int
+        As in DuRP.
+    """
+
+    axes: dict[str, list[Any]]
+    ranks: Sequence[int] | None
+    scoring: str
+    n_projections: int
+    n_triplets: int
+    max_epochs: int
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Settings and how they did: one score a held-out query, NaN where it has nothing to find."""
+
+    params: dict[str, Any]
+    scores: Array
+    fit_time: float
+    score_time: float
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return float(np.nanmean(self.scores))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was learned."""
+        return self.params.keys() == {"distance"}
+
+    @classmethod
+    def merged(cls, same: Sequence["Candidate"]) -> "Candidate":
+        """The same settings on several parts."""
+        return cls(
+            same[0].params,
+            np.concatenate([candidate.scores for candidate in same]),
+            float(np.mean([candidate.fit_time for candidate in same])),
+            float(np.mean([candidate.score_time for candidate in same])),
+        )
+
+
+def score_candidates(
+    X: Rows,
+    codes: Array,
+    part: Part,
+    settings: Settings,
+    seed: int,
+    say: Callable[[str], object] | None = None,
+) -> list[Candidate]:
+    """Learn from one part of the rows with all settings, and score them on the other.
+
+    The first two candidates are the plain distances; the order of all is the same for every part.
+    """
+    train, test = products.take_rows(X, part.train), products.take_rows(X, part.test)
+    judge = _judge(codes[part.train], codes[part.test], settings.scoring, part.same_classes, seed)
+    result = []
+    for distance in ("euclidean", "cosine"):
+        begin = perf_counter()
+        rows = (train, test)
+        if distance == "cosine":
+            centre = None if products.is_sparse(X) else products.column_means(train)
+            rows = tuple(_directed(part, centre, in_place=False) for part in rows)
+        scores = judge(*rows)
+        result.append(Candidate({"distance": distance}, scores, 0.0, perf_counter() - begin))
+    ranks = _ranks(settings.ranks, int(codes.max()) + 1)
+    for lift in settings.axes["lift"]:
+        if lift is not None and products.is_sparse(X):
+            continue
+        for base, spent, values, mapped in _directions(
+            train, test, codes[part.train], lift, ranks, settings, seed
+        ):
+            if say is not None:
+                say(f"[DuRPCV] {base}: {len(values)} directions in {spent:.2f} s")
+            for rank, power, distance in product(
+                ranks, settings.axes["power"], settings.axes["distance"]
+            ):
+                begin = perf_counter()
+                lengths = stretches(values[:rank], power).astype(train.dtype)
+                rows = tuple(part[:, :rank] * lengths for part in mapped)
+                if distance == "cosine":
+                    centre = rows[0].mean(axis=0)
+                    rows = tuple(_directed(part, centre, in_place=True) for part in rows)
+                scores = judge(*rows)
+                params = {**base, "n_components": rank, "power": power, "distance": distance}
+                result.append(Candidate(params, scores, spent, perf_counter() - begin))
+    return result
+
+
+def _ranks(given: Sequence[int] | None, n_classes: int) -> list[int | None]:
+    if given is not None:
+        return list(given)
+    return [max(n_classes - 1, 1), _WIDE_RANK, None]
+
+
+def _directed(rows: Rows, centre: Array | None, *, in_place: bool) -> Rows:
+    """Rows for the cosine: centred, of length one."""
+    if centre is not None:
+        rows = rows - centre
+    return products.unit_rows(rows, in_place=in_place or centre is not None)
+
+
+def _judge(
+    train_codes: Array, test_codes: Array, scoring: str, same_classes: bool, seed: int
+) -> Callable[[Rows, Rows], Array]:
+    """Function of training and test rows in some space to a score for each test row."""
+    if scoring == "map":
+        return lambda _, test: average_precisions(test, test_codes)
+    if not same_classes:
+
+        def leave_one_out(_: Rows, test: Rows) -> Array:
+            model = KNeighborsClassifier(6, algorithm="brute").fit(test, test_codes)
+            near = model.kneighbors(return_distance=False)[:, :5]  # without the row itself
+            votes = np.apply_along_axis(np.bincount, 1, test_codes[near], minlength=len(near))
+            return (votes.argmax(axis=1) == test_codes).astype(np.float64)
+
+        return leave_one_out
+    voters = np.arange(len(train_codes))
+    if len(voters) > _MOST_VOTERS:
+        voters = np.random.default_rng(seed).choice(voters, _MOST_VOTERS, replace=False)
+
+    def vote(train: Rows, test: Rows) -> Array:
+        k = min(5, len(voters))
+        model = KNeighborsClassifier(k, algorithm="brute").fit(train[voters], train_codes[voters])
+        return (model.predict(test) == test_codes).astype(np.float64)
+
+    return vote
+
+
+def _directions(
+    train: Rows,
+    test: Rows,
+    codes: Array,
+    lift: str | None,
+    ranks: list[int | None],
+    settings: Settings,
+    seed: int,
+) -> Iterator[tuple[dict[str, Any], float, Array, tuple[Array, Array]]]:
+    """For each sampler, shrinkage and λ: eigenvalues, and both parts along their directions."""
+    begin = perf_counter()
+    rng = np.random.default_rng(seed)
+    n_features = train.shape[1]
+    if lift is not None:
+        kernel, nystroem = rbf_lift(train, rng)
+        train, test = kernel.apply(train, nystroem), kernel.apply(test, nystroem)
+        n_features = train.shape[1]
+    elif train.shape[0] < min(n_features, SPAN_LIMIT):
+        spanned, rotation = spaces.row_span(train)
+        test = products.dot(test, products.tdot(train, rotation))
+        train = spanned
+    unit = float(np.sqrt(products.mean_sq_distance(train))) / SCALE
+    spread = within_classes(train, codes) if min(settings.axes["shrinkage"]) < 1.0 else None
+    W = None
+    if spread is not None and train.shape[1] <= DENSE_LIMIT:
+        W = products.quadratic(train, spread.apply)
+    shared = perf_counter() - begin
+    found: dict[str, Triplets] = {}
+    for sampler, shrinkage, reg in product(
+        *(settings.axes[name] for name in ("sampler", "shrinkage", "reg"))
+    ):
+        begin = perf_counter()
+        if sampler not in found:
+            found[sampler] = sample_triplets(
+                train, codes, settings.n_triplets, sampler, rng, margin=unit**2
+            )
+        scatter = _scatter(train, spread, W, shrinkage, n_features)
+        values, vectors = _solve(
+            train, found[sampler], scatter, unit, reg, ranks, settings, np.random.default_rng(seed)
+        )
+        mapped = (products.threaded_dot(train, vectors), products.threaded_dot(test, vectors))
+        spent, shared = shared + perf_counter() - begin, 0.0
+        base = {"lift": lift, "sampler": sampler, "shrinkage": shrinkage, "reg": reg}
+        yield base, spent, values, mapped
+
+
+def _scatter(
+    rows: Rows, spread: Spread | None, W: Array | None, shrinkage: float, n_features: int
+) -> Scatter | None:
+    if shrinkage == 1.0 or spread is None or spread.trace <= 0.0:
+        return None
+    if W is None:
+        return ImplicitScatter(rows, spread, shrinkage)
+    return ExplicitScatter(W, spread.trace, shrinkage, n_features)
+
+
+def _solve(
+    rows: Rows,
+    triplets: Triplets,
+    scatter: Scatter | None,
+    unit: float,
+    reg: float | None,
+    ranks: list[int | None],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:
+    """Dual problem on random projections, and the leading directions of the metric."""
+    Z, _ = spaces.random_projection(rows, min(settings.n_projections, rows.shape[1]), rng, scatter)
+    if scatter is not None:
+        unit = float(np.sqrt(products.mean_sq_distance(Z))) / SCALE
+    solution = solve_dual(
+        Z / np.asarray(unit, dtype=Z.dtype),
+        triplets,
+        get_loss("hinge"),
+        reg=1.0 / len(triplets) if reg is None else reg,
+        max_epochs=settings.max_epochs,
+        rng=rng,
+    )
+    used = np.flatnonzero(solution.beta)
+    C = products.pair_graph(triplets.index[used], solution.beta[used], rows.shape[0])
+    if rows.shape[1] <= _ALL_DIRECTIONS:
+        S = scatter.matrix if isinstance(scatter, ExplicitScatter) else None
+        values, vectors = positive_part(products.pair_matrix(rows, C), None, S)
+    else:
+        rank = max(rank or _WIDE_RANK for rank in ranks)
+        values, vectors, _ = leading_part(rows, C, rank, rng, scatter)
+    if not len(values):  # no positive direction: all are alike
+        return np.ones(1, rows.dtype), np.ones((rows.shape[1], 1), rows.dtype)
+    return values, vectors
