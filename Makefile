@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/dualmetric demo
@@ -17,6 +17,9 @@ lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -E -W --keep-going -b html docs docs/_build/html
 
 bench: $(TOOLS)
 	$(BIN)/python benchmarks/core.py
@@ -35,5 +38,10 @@ $(TOOLS): $(VENV)/.ready
 	$(PIP) --editable '.[test,lint]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.ready
+	@echo "Installing what the documentation needs"
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build docs/_build dist .pytest_cache .mypy_cache .ruff_cache

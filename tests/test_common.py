@@ -3,9 +3,10 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
+from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean
 
 DUAL = {"n_triplets": 500, "random_state": 0}
+SEARCH = {"shrinkages": [0.5], "powers": [0.0], "lifts": [None], **DUAL}
 
 # check: why it must fail. Every check passes.
 EXPECTED_FAILURES: dict[str, str] = {}
@@ -16,7 +17,16 @@ EXPECTED_FAILURES: dict[str, str] = {}
 @pytest.mark.filterwarnings("ignore:.* active triplets? w.* found:UserWarning")
 @pytest.mark.filterwarnings("ignore:.* triplets leave no direction:UserWarning")
 @parametrize_with_checks(
-    [DuRP(**DUAL), DuOri(**DUAL), SRP(**DUAL), SPCA(**DUAL), OASIS(**DUAL), LMNN(), Euclidean()],
+    [
+        DuRP(**DUAL),
+        DuOri(**DUAL),
+        SRP(**DUAL),
+        SPCA(**DUAL),
+        OASIS(**DUAL),
+        LMNN(),
+        Euclidean(),
+        DuRPCV(**SEARCH),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_check(estimator, check):

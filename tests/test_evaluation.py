@@ -214,6 +214,35 @@ def test_equal_rows_are_recognised():
     np.testing.assert_array_equal(csr.indices, indices)
 
 
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("whole", [True, False])
+def test_sparse_distances_equal_the_dense_ones(whole, index):
+    rng = np.random.default_rng(7)
+    X = rng.integers(-9, 10, size=(80, 50)).astype(float) if whole else rng.normal(size=(80, 50))
+    X *= rng.random((80, 50)) < 0.3
+    X[11] = 0.0
+    X[:, 4] = 0.0
+    X[60:] = X[:20]
+    csr = sp.csr_array(X)
+    csr.indices, csr.indptr = csr.indices.astype(index), csr.indptr.astype(index)
+    queries = np.array([70, 3, 11, 10])
+    fill, origin = evaluation.squared_distances(csr)
+    got = np.full((4, 80), np.nan)
+    fill(queries, got)
+    scale = np.ldexp(1.0, np.frexp(np.abs(X).max())[1])
+    scaled = X / scale
+    expected = ((scaled[queries, None] - scaled) ** 2).sum(axis=2)
+    product = (csr[queries] @ csr.T).toarray() / scale**2
+    norms = (scaled**2).sum(axis=1)
+    for reference in (expected, norms[queries, None] + norms - 2 * product):
+        if whole:  # nothing is rounded
+            np.testing.assert_array_equal(got, reference)
+        else:
+            np.testing.assert_allclose(got, reference, rtol=0, atol=1e-14 * norms.max())
+    np.testing.assert_array_equal(origin[60:], np.arange(20))
+    np.testing.assert_array_equal(got[:, 60:], got[:, :20])
+
+
 def test_ranking_keys_equal_their_twin():
     rng = np.random.default_rng(5)
     distances = rng.choice([-1e-17, -0.0, 0.0, 5e-324, 1e-9, 1.0, 1.5, 2.0, 1e300], size=(4, 40))

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import load_digits
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import normalize
 
 from dualmetric import DuRP, Metric
@@ -273,6 +274,62 @@ def test_rows_go_by_their_numbers(text_case):
     assert data["queries"] == plain["queries"]
     with pytest.raises(ValueError, match="89 row numbers were given for 90 rows"):
         build_report(metric, X, y, row_numbers=numbers[:-1], **report)
+
+
+@pytest.fixture(scope="module", params=["euclidean", "cosine"])
+def lifted_case(request):
+    """Digits, half to learn on; float32, to show that scores and page agree in it."""
+    X, y = load_digits(return_X_y=True)
+    X = X[:400].astype(np.float32)
+    learner = DuRP(n_triplets=2000, lift="rbf", distance=request.param, random_state=0)
+    return learner.fit(X[200:], y[200:400]).metric_, X[:200], y[:200]
+
+
+@pytest.mark.parametrize("image_shape", [None, (8, 8)])
+def test_a_lifted_metric_is_not_split(lifted_case, image_shape):
+    metric, X, y = lifted_case
+    scores = compare(metric, X, y)
+    page = Page(build_report(metric, X, y, title="t", scores=scores, image_shape=image_shape))
+    data = page.data
+    distances = metric.pairwise(X.astype(np.float64))
+    plain = Metric(None, 64, distance=max(("euclidean", "cosine"), key=lambda n: scores[n].map))
+    for query, why in list(zip(data["queries"], data["why"], strict=True))[::25]:
+        number = data["rows"][query["row"]]
+        for row, parts in why.items():
+            other = data["rows"][int(row)]
+            assert parts["after"] == [pytest.approx(distances[number, other], rel=5e-3)]
+            expected = plain.explain(X[number], X[other], top=4)
+            assert parts["before"][0] == pytest.approx(expected.distance, rel=5e-3)
+            if image_shape is None:
+                values = [value for _, value in expected.parts]
+                assert parts["before"][3::2] == pytest.approx(values, rel=5e-3)
+    assert ("directions" in data) == (image_shape is not None)
+    assert data.get("directions") is None
+    text = " ".join(page.all("body")[0]["text"].split())
+    assert "it is not linear in the features, so its distances are not split into them" in text
+    assert "strongest directions look at" not in text
+    facts = [item["text"] for item in page.all("dd")]
+    assert f"Gaussian kernel with 200 landmarks, γ = {metric.lift.gamma:.3g}" in facts
+    assert f"{metric.rank} of 200 landmarks" in facts
+
+
+def test_spectrum_of_a_lifted_metric_is_that_in_the_space_of_the_kernel(lifted_case):
+    metric, X, y = lifted_case
+    page = Page(build_report(metric, X, y, title="t"))
+    heights = np.array([float(bar["height"]) for bar in page.all("rect", **{"class": "bar"})])
+    kernel = rbf_kernel(metric.lift.landmarks.astype(float), gamma=metric.lift.gamma)
+    factor = metric.factor.astype(float)
+    values = np.linalg.eigvalsh(factor.T @ kernel @ factor)[::-1][: len(heights)]
+    assert len(heights) == min(metric.rank, 100)
+    np.testing.assert_allclose(heights / heights.sum(), values / values.sum(), atol=1e-4)
+    assert "eigenvalue of the metric, in the space of the kernel" in page.all("body")[0]["text"]
+
+
+def test_other_metrics_are_not_called_lifted(text_case):
+    text = Page(build_report(*text_case, title="t")).all("body")[0]["text"]
+    assert "Choose a neighbour to see which features make its distance." in text
+    assert "lifted" not in text
+    assert "landmark" not in text
 
 
 def decoded(sheet):

@@ -33,6 +33,7 @@ def pages(tmp_path_factory):
     names = ["autos", HOSTILE, "a_very_long_name_of_a_class_without_any_space_in_it"]
     digits, digit = load_digits(return_X_y=True)
     learned = DuRP(n_triplets=2000, random_state=0).fit(digits[300:], digit[300:]).metric_
+    lifted = DuRP(n_triplets=2000, lift="rbf", random_state=0).fit(digits[300:700], digit[300:700])
     reports = {
         "text": build_report(
             Metric(factor, feature_names=words), X, y, title=HOSTILE, texts=texts, class_names=names
@@ -41,6 +42,10 @@ def pages(tmp_path_factory):
             learned, digits[:200], digit[:200], title="digits", image_shape=(8, 8)
         ),
         "plain": build_report(Metric(factor), X, y, title="plain rows"),
+        "lifted": build_report(lifted.metric_, digits[:200], digit[:200], title="lifted"),
+        "lifted pictures": build_report(
+            lifted.metric_, digits[:200], digit[:200], title="lifted digits", image_shape=(8, 8)
+        ),
     }
     folder = tmp_path_factory.mktemp("reports")
     paths = {}
@@ -71,7 +76,7 @@ def texts_of(browser, selector):
     return browser.run(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
 
 
-KINDS = ["text", "pictures", "plain"]
+KINDS = ["text", "pictures", "plain", "lifted", "lifted pictures"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,6 +137,32 @@ def test_a_neighbour_shows_its_features(browser, pages, kind):
     assert texts_of(browser, ".why") == []
 
 
+@pytest.mark.parametrize("kind", ["lifted", "lifted pictures"])
+def test_a_lifted_distance_is_shown_whole(browser, pages, kind):
+    browser.open(pages[kind])
+    for button in ["#before li:nth-child(3) button", "#after li:nth-child(2) button"]:
+        browser.click(button)
+        number, row = browser.run(
+            "(() => { const d = JSON.parse(document.getElementById('report-data').textContent);"
+            "const n = Number(document.getElementById('query').value);"
+            f"return [n, d.queries[n].{'before[2]' if 'before' in button else 'after[1]'}]; }})()"
+        )
+        distance = browser.run(
+            "JSON.parse(document.getElementById('report-data').textContent)"
+            f".why[{number}][{row}].after[0]"
+        )
+        learned, plain = texts_of(browser, "#explorer .why .group")[-2:]
+        title = "Learned" if "pictures" in kind else "Learned distance"
+        assert learned.startswith(f"{title}: {distance:g}")
+        assert learned.endswith("Not linear in the features, so not split into them.")
+        assert plain.startswith("Plain")
+        groups = "document.querySelectorAll('#explorer .why .group')"
+        split = "canvas.heat" if "pictures" in kind else "table.parts tr"
+        counts = f"[...{groups}].slice(-2).map(g => g.querySelectorAll({split!r}).length)"
+        assert browser.run(counts) == [0, 1 if "pictures" in kind else 5]
+    assert browser.run("document.querySelectorAll('#directions canvas').length") == 0
+
+
 def test_pictures_are_drawn(browser, pages):
     browser.open(pages["pictures"])
     empty = browser.run(
@@ -177,8 +208,9 @@ def test_search_and_order(browser, pages):
     assert gains == sorted(gains, reverse=True)
 
 
-def test_a_dot_on_the_map_is_a_query(browser, pages):
-    browser.open(pages["plain"])
+@pytest.mark.parametrize("kind", ["plain", "lifted"])
+def test_a_dot_on_the_map_is_a_query(browser, pages, kind):
+    browser.open(pages[kind])
     before = texts_of(browser, "#query-card .name strong")
     x, y, number = browser.run(
         "(() => { const d = JSON.parse(document.getElementById('report-data').textContent);"

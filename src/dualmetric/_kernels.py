@@ -228,6 +228,27 @@ def sq_distances_csr(data, indices, indptr, left, right, start, stop, out):
 
 
 @_compile
+def sq_distances_csr_to_all(data, indices, indptr, columns, queries, norms, out):
+    """‖x_q − x_c‖² for each q of ``queries`` and every row c, given the squared norms.
+
+    ``columns`` are the data, indices and indptr of the same matrix by columns: the rows that share
+    a feature with the query lie together there, and are added to where they belong.
+    """
+    values, rows, starts = columns
+    for r in range(queries.shape[0]):
+        query = queries[r]
+        row = out[r]
+        row[:] = 0
+        for p in range(indptr[query], indptr[query + 1]):
+            value = data[p]
+            feature = indices[p]
+            for c in range(starts[feature], starts[feature + 1]):
+                row[rows[c]] += value * values[c]
+        for c in range(row.shape[0]):
+            row[c] = norms[query] + norms[c] - 2.0 * row[c]
+
+
+@_compile
 def _insert(best, ids, value, number):
     """Put ``value`` in its place among the ascending ``best``, dropping the last of them."""
     place = best.shape[0] - 1

@@ -16,7 +16,7 @@ from ._types import Array, Rows
 from ._validation import check_labels, refuse_mask
 
 _BLOCK_BYTES = 32 * 2**20
-"""Distances held at once, by all threads; sparse products take half as much again beside them."""
+"""Distances held at once, by all threads."""
 
 
 def mean_average_precision(X: object, y: object) -> float:
@@ -235,18 +235,19 @@ def _squared_distances_sparse(
     X: sp.csr_matrix | sp.csr_array,
 ) -> tuple[Callable[[Array, Array], None], Array]:
     """Prepare the same for CSR rows."""
+    from . import _kernels  # here, for Numba takes long to import
+
     X = X.copy()
     X.sum_duplicates()
     X.eliminate_zeros()
     X.data = np.ldexp(X.data, -_exponent(X.data))
-    columns = X.T.tocsr()  # once: a product converts its right side to CSR
+    by_columns = X.tocsc()
+    columns = by_columns.data, by_columns.indices, by_columns.indptr
     norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
 
     def fill(queries: Array, out: Array) -> None:
-        (X[queries] @ columns).toarray(out=out)
-        out *= -2.0
-        out += norms[queries, None]
-        out += norms
+        # not a sparse product: nearly full, it would be built only to be written out
+        _kernels.sq_distances_csr_to_all(X.data, X.indices, X.indptr, columns, queries, norms, out)
 
     return fill, _first_equal(
         X.indices[start:stop].tobytes() + X.data[start:stop].tobytes()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from .._files import write_atomically
+from ._output import check_output, write_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,11 +63,7 @@ def demo(
 
 def _check_out(path: Path) -> None:
     """Raise now, not after the learning, where the figure could not be written."""
-    folder = path.parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
-        raise ValueError(f"--out: {path} cannot be written")
+    check_output(path, "--out")
     if path.suffix not in _FORMATS:
         raise ValueError(f"--out: {path.name} must end in one of {', '.join(_FORMATS)}")
 
@@ -176,6 +171,5 @@ def _draw(name: str, results: list[Result], path: Path, console: Console) -> Non
     figure.suptitle(f"{name}: test rows under each learned distance")
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix.lstrip("."), dpi=150)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, picture.getvalue())
+    write_file(path, picture.getvalue())
     console.print(f"Figure: {path}", markup=False, soft_wrap=True)

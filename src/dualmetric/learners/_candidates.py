@@ -32,7 +32,7 @@ class Settings(NamedTuple):
 
     Attributes
     ----------
-    axes : dict of str to list
+    axes : dict of str to sequence
         Candidates for each parameter of DuRP.
     ranks : sequence of int or None
         Candidates for the rank; None for a choice by the number of classes.
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
         As in DuRP.
     """
 
-    axes: dict[str, list[Any]]
+    axes: dict[str, Sequence[Any]]
     ranks: Sequence[int] | None
     scoring: str
     n_projections: int

@@ -98,6 +98,7 @@ def build_report(
         curves=_sections.curves(material),
         spectrum=_sections.spectrum(material, name_of, with_names=shape is None),
         classes=_sections.class_table(material),
+        choosing=_sections.choosing_a_neighbour(material),
         how=_sections.how_it_was_made(material),
         before=DISTANCES[material.before],
         n_queries=len(data["queries"]),
@@ -114,9 +115,11 @@ def _renumbered(rows: list[int], row_numbers: Any, n_rows: int) -> list[int]:
 
 
 def _direction_pictures(metric: Metric, shape: tuple[int, int, int]) -> _pictures.Sheet | None:
-    """Weights of the pixels in the leading directions."""
+    """Weights of the pixels in the leading directions, where the metric has such."""
     found = _sections.leading_directions(metric)
-    return None if found is None else _pictures.sheet(heat_pictures(found[1].T, shape))
+    if found is None or found[1] is None:
+        return None
+    return _pictures.sheet(heat_pictures(found[1].T, shape))
 
 
 def _script() -> str:

@@ -127,11 +127,23 @@ def _snippets(texts: Sequence[str], n_rows: int) -> list[str]:
     return result
 
 
-def _distances(material: Material) -> dict[str, Metric]:
-    """The two distances, as metrics over weighted rows."""
+def _split_distances(material: Material) -> dict[str, Metric]:
+    """The distances that split into features, as metrics over weighted rows."""
     learned = material.metric
     plain = Metric(None, learned.n_features, distance=material.before)
-    return {"before": plain, "after": learned}
+    return {"before": plain} if learned.lift is not None else {"before": plain, "after": learned}
+
+
+def _entries(
+    material: Material, query: int, others: Array, place: Array
+) -> dict[int, dict[str, list[float]]]:
+    """One for each row found, which holds the learned distance already if it does not split."""
+    entries: dict[int, dict[str, list[float]]] = {int(place[row]): {} for row in others}
+    if material.metric.lift is not None:
+        distances = np.linalg.norm(material.after_rows[others] - material.after_rows[query], axis=1)
+        for row, distance in zip(others, distances, strict=True):
+            entries[int(place[row])]["after"] = [_short(distance)]
+    return entries
 
 
 def _named_parts(
@@ -146,8 +158,8 @@ def _named_parts(
     why = []
     for query in queries:
         others = np.union1d(*(s.neighbors[query] for s in scores.values()))
-        entry: dict[int, dict[str, list[float]]] = {int(place[row]): {} for row in others}
-        for when, metric in _distances(material).items():
+        entry = _entries(material, query, others, place)
+        for when, metric in _split_distances(material).items():
             distances, features, parts = _explanations.contributions(
                 metric, material.rows, query, others
             )
@@ -177,8 +189,8 @@ def _heat(
     pictures: list[Array] = []
     for query in queries:
         others = np.union1d(*(s.neighbors[query] for s in scores.values()))
-        entry: dict[int, dict[str, list[float]]] = {int(place[row]): {} for row in others}
-        for when, metric in _distances(material).items():
+        entry = _entries(material, query, others, place)
+        for when, metric in _split_distances(material).items():
             distances, features, parts = _explanations.contributions(
                 metric, material.rows, query, others
             )

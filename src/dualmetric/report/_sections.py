@@ -193,16 +193,17 @@ def spectrum(material: Material, name_of: Callable[[int], str], *, with_names: b
         return (
             "<h3>Spectrum of the metric</h3><p>This metric is zero: all rows are equal to it.</p>"
         )
+    where = "" if directions is not None else ", in the space of the kernel"
     effective = 1 / float(np.square(shares).sum())
     half = int(np.searchsorted(np.cumsum(shares), 0.5) + 1)
     cut = f" The first {N_BARS} are shown." if len(shares) > N_BARS else ""
     text = (
         f'<h3>Spectrum of the metric</h3><p class="legend">{_count(len(shares), "direction")}; '
         f"half of the metric in the first {half}</p>{_charts.spectrum(shares[:N_BARS])}"
-        f'<p class="note">Each bar is an eigenvalue of the metric, as a share of their sum. It '
-        f"weighs about as {effective:.1f} equal directions would.{cut}</p>"
+        f'<p class="note">Each bar is an eigenvalue of the metric{where}, as a share of their '
+        f"sum. It weighs about as {effective:.1f} equal directions would.{cut}</p>"
     )
-    if with_names:
+    if with_names and directions is not None:
         lines = "".join(
             f"<li>{_ends(column, name_of)}</li>" for column in directions[:, :N_DIRECTIONS].T
         )
@@ -214,15 +215,21 @@ def spectrum(material: Material, name_of: Callable[[int], str], *, with_names: b
     return text
 
 
-def leading_directions(metric: Metric) -> tuple[Array, Array] | None:
-    """Eigenvalues of M = LLᵀ as shares of their sum, and L turned to its leading directions."""
+def leading_directions(metric: Metric) -> tuple[Array, Array | None] | None:
+    """Eigenvalues of M = LLᵀ as shares of their sum, and L turned to its leading directions.
+
+    With a lift, they are the eigenvalues in the space of the kernel, those of LᵀKL, and there are
+    no directions over features.
+    """
     if metric.factor is None:
         return None
     wide = metric.factor.astype(np.float64)
     wide /= np.abs(wide).max() or 1.0
-    values, rotation = np.linalg.eigh(wide.T @ wide)
+    lift = metric.lift
+    images = wide if lift is None else lift.apply(lift.landmarks.astype(np.float64), wide)
+    values, rotation = np.linalg.eigh(wide.T @ images)
     values = np.maximum(values[::-1], 0.0)
-    directions = wide @ rotation[:, ::-1][:, :N_DIRECTIONS]
+    directions = wide @ rotation[:, ::-1][:, :N_DIRECTIONS] if lift is None else None
     return values / (values.sum() or 1.0), directions
 
 
@@ -317,6 +324,17 @@ def _extremes(names: list[str], change: Array) -> str:
     return " ".join(words) or "No class changed."
 
 
+def choosing_a_neighbour(material: Material) -> str:
+    """What the explorer tells of a neighbour that is chosen."""
+    if material.metric.lift is None:
+        return "Choose a neighbour to see which features make its distance."
+    return (
+        "Choose a neighbour to see its distances, and which features make the plain one. The "
+        "learned metric is lifted by a kernel: it is not linear in the features, so its distances "
+        "are not split into them."
+    )
+
+
 def how_it_was_made(material: Material) -> str:
     """The metric, its parameters and the rows, as pairs of a name and a value."""
     metric, info = material.metric, material.metric.info
@@ -326,9 +344,14 @@ def how_it_was_made(material: Material) -> str:
     }
     if metric.centre is None:
         compared["cosine"] = "cosine of transformed rows"
-    pairs = [
-        ("Method", info.get("method", "not recorded")),
-        ("Rank", f"{metric.rank:,} of {metric.n_features:,} features"),
+    pairs = [("Method", info.get("method", "not recorded"))]
+    if metric.lift is None:
+        pairs.append(("Rank", f"{metric.rank:,} of {_count(metric.n_features, 'feature')}"))
+    else:
+        landmarks = _count(len(metric.lift.landmarks), "landmark")
+        kernel = f"Gaussian kernel with {landmarks}, γ = {metric.lift.gamma:.3g}"
+        pairs += [("Lift", kernel), ("Rank", f"{metric.rank:,} of {landmarks}")]
+    pairs += [
         ("Compared by", compared[metric.kind]),
         ("Weighting", "none" if metric.idf is None else "tf-idf of raw counts"),
         ("Rows scored", f"{material.n_rows:,} in {_count(len(material.class_names), 'class')}"),

@@ -4,7 +4,8 @@
 // data.queries    { row, precision: [before, after], before: [rows], after: [rows] }
 // data.why        for each query, by row: { before, after }, each a list: the distance, then
 //                 - the sum of the parts not listed, and pairs of a feature and its part, or
-//                 - for pictures, the number of a picture in data.heat (128 is zero)
+//                 - for pictures, the number of a picture in data.heat (128 is zero), or
+//                 - nothing, where the distance does not split into features
 // data.texts, data.pictures   what the first rows look like, if known
 
 class Explorer {
@@ -184,12 +185,24 @@ class Explorer {
       groups.append(this.pictured("Query", query.row), this.pictured("Neighbour", row));
     }
     for (const [when, name] of [["after", "Learned"], ["before", "Plain"]]) {
-      groups.append(this.data.heat ? this.heat(name, why[when]) : this.parts(name, why[when]));
+      groups.append(this.explanation(name, why[when]));
     }
     panel.append(groups, make("p", { className: "note ends" },
       make("span", { className: "end apart", textContent: "holds apart" }),
       make("span", { className: "end together", textContent: "draws together" })));
     return panel;
+  }
+
+  explanation(name, entry) {
+    if (entry.length === 1) return this.unsplit(name, entry[0]);
+    return this.data.heat ? this.heat(name, entry) : this.parts(name, entry);
+  }
+
+  /** A distance that no features add up to. */
+  unsplit(name, distance) {
+    const title = this.data.heat ? name : `${name} distance`;
+    return make("div", { className: "group" }, this.heading(title, distance),
+      make("p", { className: "soft", textContent: "Not linear in the features, so not split into them." }));
   }
 
   /** A distance as a list of features with bars. */

@@ -1,0 +1,217 @@
+"""Files of rows with labels: what people have, read and written in one call.
+
+=======================  ==========================================================================
+suffix                   holds
+=======================  ==========================================================================
+``.npz``                 ``X``, or the parts of a sparse matrix (also those that
+                         ``scipy.sparse.save_npz`` writes), and perhaps ``y``, ``class_names``,
+                         ``feature_names``, ``train_idx`` and ``test_idx``
+``.npy``                 the rows alone
+``.svm``, ``.libsvm``,   svmlight: a label and ``index:value`` of all that is not zero
+``.svmlight``
+``.csv``                 a header, a column a feature, and perhaps a column of labels
+``.parquet``             the same, or a column of vectors; needs ``dualmetric[parquet]``
+=======================  ==========================================================================
+
+svmlight and csv may be compressed (``.gz``, ``.bz2``). A compressed file of any other name is taken
+for svmlight: LIBSVM names its data sets so. No pickle is ever read.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from .._files import write_atomically
+from .._types import Array, Rows
+from . import _arrays, _tables, _writing
+from ._common import (
+    FileError,
+    RowFile,
+    clean_labels,
+    form_of,
+    numbers_where_all_are,
+    open_text,
+    opened,
+    reading,
+)
+
+__all__ = ["RowFile", "check_writable_form", "is_table", "read_lines", "read_rows", "write_rows"]
+
+
+def read_rows(
+    path: str | os.PathLike[str],
+    *,
+    labels: str | os.PathLike[str] | None = None,
+    label_column: str | None = None,
+    n_features: int | None = None,
+) -> RowFile:
+    """Read rows, and their labels where there are any.
+
+    Parameters
+    ----------
+    path : path-like
+        A file of one of the forms above.
+    labels : path-like, optional
+        Another file with the labels: ``.npy``, ``.npz`` with an array ``y``, or text with one
+        label a line. They take the place of labels in ``path``.
+    label_column : str, optional
+        Column of a ``.csv`` or ``.parquet`` file that holds the labels. Without it, a column named
+        ``label`` or ``y`` does, if there is one.
+    n_features : int, optional
+        Width that svmlight rows are filled up to with zeros: such a file ends with the last
+        feature that is not zero in some row.
+
+    Returns
+    -------
+    RowFile
+        Its ``y`` is None where there are no labels.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where a file is not there.
+    ValueError
+        Where a file is of no known form, is damaged, or holds something else than numbers.
+    """
+    path = _existing(path)
+    form = form_of(path)
+    if label_column is not None and form not in ("csv", "parquet"):
+        raise ValueError(
+            f"{path} has no columns with names, and so none named {label_column!r}: give the "
+            "labels in a file of their own"
+        )
+    with reading(path):
+        if form == "npy":
+            rows = _arrays.read_npy(path)
+        elif form == "npz":
+            rows = _arrays.read_npz(path)
+        elif form == "svmlight":
+            rows = _arrays.read_svmlight(path, n_features)
+        elif form == "csv":
+            rows = _tables.read_csv(path, label_column)
+        else:
+            rows = _tables.read_parquet(path, label_column)
+        _check(rows)
+    if labels is None:
+        return rows
+    y = _read_labels(_existing(labels))
+    if len(y) != rows.X.shape[0]:
+        raise ValueError(
+            f"{labels} has {len(y):,} labels for the {rows.X.shape[0]:,} rows of {path}: give one "
+            "for each row, in their order and without a header"
+        )
+    return replace(rows, y=y, class_names=None)
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[str]:
+    """Lines of a text file, without their ends."""
+    path = _existing(path)
+    with reading(path), open_text(path) as stream:
+        return stream.read().splitlines()
+
+
+def write_rows(
+    path: str | os.PathLike[str],
+    X: Rows,
+    y: Array | None = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    train_idx: Array | None = None,
+    test_idx: Array | None = None,
+) -> None:
+    """Write rows in the form that the suffix says, replacing the file in one step.
+
+    Parameters
+    ----------
+    path : path-like
+        Any name that `read_rows` takes.
+    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
+        The rows. Sparse ones go to ``.npz`` and svmlight only.
+    y : ndarray of shape (n_rows,), optional
+        Their labels. A ``.npy`` file has no place for them.
+    class_names, train_idx, test_idx : optional
+        As in `RowFile`; kept in ``.npz`` only.
+    """
+    path = Path(path)
+    more = {"class_names": class_names, "train_idx": train_idx, "test_idx": test_idx}
+    arrays = {name: np.asarray(value) for name, value in more.items() if value is not None}
+    write_atomically(path, _writing.encode(path, check_writable_form(path), X, y, arrays))
+
+
+def check_writable_form(path: str | os.PathLike[str]) -> str:
+    """Form in which rows would be written here; an error where it is unknown or needs an extra."""
+    form = form_of(Path(path))
+    if form == "parquet":
+        _tables.import_pyarrow()
+    return form
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of this name has columns with names, one of which may hold the labels."""
+    return form_of(Path(path)) in ("csv", "parquet")
+
+
+def _existing(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give a file")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: check its name and folder")
+    return path
+
+
+def _read_labels(path: Path) -> Array:
+    """Labels in a file of their own."""
+    with reading(path):
+        if path.suffix == ".npz":
+            found = _arrays.read_npz_labels(path)
+        elif path.suffix == ".npy":
+            with opened(path) as stream:
+                found = np.load(stream, allow_pickle=False)
+        else:
+            with open_text(path) as text:
+                lines = text.read().splitlines()
+            found = numbers_where_all_are([line.strip() for line in lines])
+        return clean_labels(found)
+
+
+def _check(rows: RowFile) -> None:
+    """Refuse what no one could work with."""
+    X, y = rows.X, rows.y
+    if X.ndim != 2 or not all(X.shape):
+        raise FileError(f"rows of features are needed, and what it holds has shape {X.shape}")
+    if X.dtype.kind not in "fiub":
+        raise FileError(f"it holds {X.dtype} where numbers belong")
+    if not isinstance(X, np.memmap):  # a mapped file is checked block by block when it is used
+        _arrays.check_finite(X)
+    if y is not None and len(y) != X.shape[0]:
+        raise FileError(f"it has {len(y):,} labels for {X.shape[0]:,} rows")
+    names = rows.feature_names
+    if names is not None and len(names) != X.shape[1]:
+        raise FileError(f"it has {len(names):,} feature names for {X.shape[1]:,} features")
+    classes = rows.class_names
+    if classes is not None and not _are_places(y, len(classes)):
+        raise FileError(
+            f"it has {len(classes):,} class_names, so that its labels must be numbers from 0 to "
+            f"{len(classes) - 1:,}"
+        )
+    if rows.train_idx is not None and rows.test_idx is not None:
+        _check_split(rows.train_idx, rows.test_idx, X.shape[0])
+
+
+def _are_places(y: Array | None, n: int) -> bool:
+    return y is not None and y.dtype.kind in "iu" and y.min() >= 0 and y.max() < n
+
+
+def _check_split(train: Array, test: Array, n_rows: int) -> None:
+    for name, numbers in (("train_idx", train), ("test_idx", test)):
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
+            raise FileError(f"{name} is not a list of row numbers")
+        if numbers.min() < 0 or numbers.max() >= n_rows:
+            raise FileError(f"{name} names rows beyond the {n_rows:,} that there are")
+    both = np.concatenate([train, test])
+    if len(np.unique(both)) < len(both):
+        raise FileError("train_idx and test_idx have rows in common, or repeat some")

@@ -1,0 +1,1225 @@
+"""The commands for people's own data: what they compute, print and write, and how they refuse."""
+
+import errno
+import importlib
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from safetensors.numpy import save_file
+from sklearn.feature_extraction.text import TfidfTransformer
+from typer.testing import CliRunner
+
+from dualmetric import (
+    OASIS,
+    DuRP,
+    Metric,
+    __version__,
+    cli,
+    knn_accuracy,
+    mean_average_precision,
+    metric,
+)
+from dualmetric.cli._methods import METHODS
+from dualmetric.cli._parts import hold_out
+from dualmetric.cli._scores import verdict
+from dualmetric.rowfiles import _arrays, read_rows, write_rows
+
+doctor = importlib.import_module("dualmetric.cli.doctor")  # the package has a function so named
+parts = importlib.import_module("dualmetric.cli._parts")
+
+DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
+NAMES = ("green", "blue", "noise a", "noise b", "noise c", "[bold]odd")
+CLASSES = ("red", "green", "blue")
+METRICS = ("map", "knn", "recall")
+COMMANDS = ["fit", "evaluate", "neighbors", "explain", "transform", "export", "info", "doctor"]
+
+
+def make_rows(n=300, seed=0):
+    """Rows whose class shows in two features, among four of louder noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = 3.0 * rng.standard_normal((n, len(NAMES)))
+    X[:, :2] = 2.0 * np.eye(3)[y][:, 1:] + 0.3 * rng.standard_normal((n, 2))
+    return X, y
+
+
+def make_counts(n=300, seed=0):
+    """Counts of 40 words: each class has words of its own, and all share the others."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    rates = np.full((n, 40), 0.4)
+    for row, label in enumerate(y):
+        rates[row, 5 * label : 5 * label + 5] = 1.5
+    return sp.csr_matrix(rng.poisson(rates).astype(np.float32)), y
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DUALMETRIC_DATA", raising=False)
+    monkeypatch.setenv("DUALMETRIC_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """A data file with a split, and a metric learned from it."""
+    folder = tmp_path_factory.mktemp("shared")
+    X, y = make_rows()
+    arrays = {"train_idx": np.arange(200), "test_idx": np.arange(200, 300)}
+    np.savez(folder / "d.npz", X=X, y=y, class_names=CLASSES, feature_names=NAMES, **arrays)
+    run(
+        *("fit", folder / "d.npz", "-o", folder / "m.safetensors"),
+        *("--shrinkage", 0.3, "--rank", 2, "--json", folder / "m.json"),
+    )
+    return folder
+
+
+@pytest.fixture
+def data(shared):
+    return shared / "d.npz"
+
+
+@pytest.fixture
+def learned(shared):
+    return shared / "m.safetensors"
+
+
+def load(path):
+    with np.load(path) as file:
+        return dict(file)
+
+
+def call(*arguments):
+    """Run a command; a fit that names no method is that of DuRP, which is quick."""
+    if arguments[0] == "fit" and "--method" not in arguments:
+        arguments = (*arguments, "--method", "durp")
+    done = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    if not isinstance(done.exception, SystemExit | None):
+        raise done.exception
+    return done
+
+
+def run(*arguments):
+    done = call(*arguments)
+    assert done.exit_code == 0, done.stderr
+    assert "\x1b" not in done.output  # colours are for terminals
+    return done
+
+
+def as_json(*arguments):
+    return json.loads(run(*arguments, "--json", "-").stdout)
+
+
+def refused(*arguments):
+    """The one line that an error is; nothing on standard output."""
+    done = call(*arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("dualmetric: ")
+    return line.removeprefix("dualmetric: ")
+
+
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+class TestFit:
+    def test_the_metric_is_that_of_the_estimator(self, data, learned):
+        file = load(data)
+        X, y = file["X"][:200], file["y"][:200]
+        expected = DuRP(n_components=2, shrinkage=0.3, random_state=0).fit(X, y).metric_
+        found = Metric.load(learned)
+        np.testing.assert_array_equal(found.factor, expected.factor)
+        assert (found.kind, found.feature_names, found.idf) == ("euclidean", NAMES, None)
+        parameters = dict(expected.info["parameters"])
+        del parameters["verbose"]
+        assert found.info["parameters"] == parameters
+        assert found.info["method"] == "DuRP"
+        assert found.info["version"] == __version__
+        assert found.info["class_names"] == list(CLASSES)
+
+    def test_scores_are_those_of_held_out_rows(self, data, learned, shared):
+        file = load(data)
+        X, y = file["X"], file["y"]
+        scores = Metric.load(learned).info["scores"]
+        assert list(scores) == ["euclidean", "cosine", "learned"]
+        rows = {
+            "euclidean": X,
+            "cosine": X / np.linalg.norm(X, axis=1, keepdims=True),
+            "learned": Metric.load(learned).transform(X),
+        }
+        for name, Z in rows.items():
+            assert scores[name]["map"] == pytest.approx(mean_average_precision(Z[200:], y[200:]))
+            expected = knn_accuracy(Z[:200], y[:200], Z[200:], y[200:])
+            assert scores[name]["knn"] == pytest.approx(expected)
+            D = np.linalg.norm(Z[200:, None] - Z[None, 200:], axis=2)
+            np.fill_diagonal(D, np.inf)
+            near = y[200:][np.argsort(D, axis=1)[:, :10]]
+            expected = (near == y[200:, None]).any(axis=1).mean()
+            assert scores[name]["recall"] == pytest.approx(expected)
+        written = json.loads((shared / "m.json").read_text())
+        assert written["scores"] == scores
+        assert written["better"] is True
+        assert written["rows"] == {"learned": 200, "held_out": 100}
+
+    def test_what_it_prints(self, data, folder):
+        done = run("fit", data, "--shrinkage", 0.3, "-o", "new/folder/a.safetensors")
+        assert "On 100 rows that were not learned from:" in done.stdout
+        for line in (
+            "plain Euclidean",
+            "plain cosine",
+            "learned",
+            "mAP %",
+            "5-NN %",
+            "recall@10 %",
+        ):
+            assert line in done.stdout
+        assert "The learned distance ranks better than plain" in done.stdout
+        last = done.stdout.splitlines()[-1]
+        assert re.match(
+            r"DuRP learned from 200 rows in \d+\.\d s; duality gap [\d.e-]+; rank \d of 6; "
+            r"new/folder/a\.safetensors, \d+\.\d kB$",
+            last,
+        )
+        assert done.stderr == ""
+        assert left(folder / "new" / "folder") == ["a.safetensors"]
+
+    def test_same_seed_same_file(self, data, folder):
+        for name in ("a", "b"):
+            run("fit", data, "-o", name, "--seed", 3)
+        assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_methods(self, data, method):
+        found = as_json("fit", data, "--method", method)
+        expected = "DuRP" if method == "auto" else METHODS[method]
+        assert found["method"] == expected
+        assert Metric.load("metric.safetensors").info["method"] == expected
+        assert (found["recommendation"] is not None) == (method == "auto")
+        assert (found["duality_gap"] is None) == (method in ("auto", "oasis", "lmnn", "euclidean"))
+
+    def test_auto_chooses_what_is_not_given(self, data):
+        # called as users do, without naming it
+        done = CliRunner().invoke(cli.app, ["fit", str(data), "--shrinkage", "0.3", "--rank", "2"])
+        assert done.exit_code == 0, done.stderr
+        assert "Chosen on a part of the training rows: Use DuRP(" in " ".join(done.stdout.split())
+        parameters = Metric.load("metric.safetensors").info["parameters"]
+        assert (parameters["shrinkage"], parameters["n_components"]) == (0.3, 2)
+        np.save("t.npy", np.array([[0, 3, 1], [1, 4, 2]]))
+        # held-out rows without labels cannot be scored: with triplets it is DuRP
+        done = CliRunner().invoke(cli.app, ["fit", str(data), "--triplets", "t.npy"])
+        assert "DuRP learned from" in done.stdout
+
+    def test_options(self, data):
+        found = as_json(
+            *("fit", data, "--method", "durp", "--rank", 3, "--shrinkage", 0.5),
+            *("--distance", "cosine", "--projections", 4, "--sampler", "neighbors", "--seed", 7),
+        )
+        expected = {
+            "n_components": 3,
+            "shrinkage": 0.5,
+            "distance": "cosine",
+            "n_projections": 4,
+            "sampler": "neighbors",
+            "random_state": 7,
+        }
+        assert expected.items() <= found["parameters"].items()
+        assert found["distance"] == "cosine"
+        assert found["rank"] <= 3
+
+    @pytest.mark.parametrize(
+        ("method", "option", "value"),
+        [
+            ("oasis", "--shrinkage", 0.5),
+            ("duori", "--projections", 5),
+            ("lmnn", "--sampler", "active"),
+            ("euclidean", "--rank", 3),
+        ],
+    )
+    def test_options_that_do_not_go_with_a_method(self, data, method, option, value):
+        line = refused("fit", data, "--method", method, option, value)
+        assert line == f"{option} does not go with --method {method}: leave it out"
+
+    def test_unknown_method(self, data, folder):
+        line = refused("fit", data, "--method", "itml")
+        assert line == f"--method: 'itml' is not known; known: {', '.join(METHODS)}"
+        assert not left(folder)
+
+    def test_not_better(self, data):
+        done = run("fit", data, "--method", "euclidean")
+        assert "The learned distance is not better than plain" in done.stdout
+        assert as_json("fit", data, "--method", "euclidean")["better"] is False
+
+    def test_labels_as_text(self):
+        X, y = make_rows()
+        write_rows("a.csv", X, np.array(CLASSES)[y])
+        found = as_json("fit", "a.csv")
+        assert found["rows"] == {"learned": 210, "held_out": 90}
+        assert found["better"] is True
+
+    def test_labels_in_a_file(self):
+        X, y = make_rows()
+        np.save("x.npy", X)
+        np.save("y.npy", y)
+        by_file = as_json("fit", "x.npy", "--labels", "y.npy")
+        np.savez("a.npz", X=X, y=y)
+        inside = as_json("fit", "a.npz")
+        assert by_file["scores"] == inside["scores"]
+
+    def test_labels_in_a_column(self, folder):
+        X, y = make_rows()
+        write_rows("a.csv", X, y)
+        text = (folder / "a.csv").read_text().replace("label", "colour")
+        (folder / "a.csv").write_text(text)
+        found = as_json("fit", "a.csv", "--labels", "colour")
+        assert found["n_features"] == 6
+        (folder / "y.txt").write_text("\n".join(map(str, y)))
+        assert as_json("fit", "a.csv", "--labels", "y.txt")["n_features"] == 7
+
+    def test_no_labels(self, folder):
+        np.save("x.npy", make_rows()[0])
+        line = refused("fit", "x.npy")
+        assert line.startswith("x.npy has no labels to learn from: name a file or column with")
+        assert left(folder) == ["x.npy"]
+
+    @pytest.mark.usefixtures("folder")
+    def test_no_bytes_are_kept_where_learning_fails(self):
+        np.savez("a.npz", X=np.ones((20, 3)), y=np.arange(20) % 2)
+        assert "all rows of X are the same" in refused("fit", "a.npz")
+        assert left(Path()) == ["a.npz"]
+
+    def test_warnings_are_notes(self, folder):
+        X, y = make_rows(30)
+        np.savez("a.npz", X=X, y=y)
+        done = run("fit", "a.npz", "--holdout", 0)
+        assert re.match(r"dualmetric: note: [\d,]+ active triplets were found where", done.stderr)
+        assert "UserWarning" not in done.stderr
+
+
+class TestHeldOut:
+    def test_file_without_a_split(self):
+        X, y = make_rows()
+        np.savez("a.npz", X=X, y=y)
+        assert as_json("fit", "a.npz")["rows"] == {"learned": 210, "held_out": 90}
+        found = as_json("fit", "a.npz", "--holdout", 0.2)
+        assert found["rows"] == {"learned": 240, "held_out": 60}
+
+    def test_a_share_that_is_asked_for_comes_before_the_split(self, data):
+        assert as_json("fit", data, "--holdout", 0.2)["rows"] == {"learned": 240, "held_out": 60}
+
+    def test_nothing(self, data):
+        done = run("fit", data, "--holdout", 0)
+        assert "No scores: there are no held-out rows with labels.\n" in done.stdout
+        found = as_json("fit", data, "--holdout", 0)
+        assert (found["scores"], found["better"]) == (None, None)
+        assert found["rows"] == {"learned": 300, "held_out": 0}
+        assert "scores" not in Metric.load("metric.safetensors").info
+        X, y = make_rows()
+        np.testing.assert_array_equal(
+            Metric.load("metric.safetensors").factor, DuRP(random_state=0).fit(X, y).metric_.factor
+        )
+
+    def test_classes_are_split_alike(self):
+        y = np.repeat([0, 1, 2], [60, 30, 10])
+        train, test = hold_out(y, 0.3, seed=0)
+        assert np.bincount(y[test]).tolist() == [18, 9, 3]
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(100))
+        np.testing.assert_array_equal(test, np.sort(test))
+        assert not np.array_equal(test, hold_out(y, 0.3, seed=1)[1])
+        np.testing.assert_array_equal(test, hold_out(y, 0.3, seed=0)[1])
+
+    def test_rows_alone_in_their_class_are_learned_from(self):
+        y = np.array([0, 1, 1, 1, 1, 2, 2, 2, 2, 3])
+        train, test = hold_out(y, 0.5, seed=0)
+        assert {0, 9} <= set(train.tolist())
+        assert sorted(y[test]) == [1, 1, 2, 2]
+
+    def test_more_classes_than_rows_to_hold_out(self):
+        y = np.repeat(np.arange(50), 2)
+        train, test = hold_out(y, 0.1, seed=0)
+        assert len(test) == 10
+        assert len(train) == 90
+
+    def test_too_few(self):
+        np.savez("a.npz", X=make_rows(6)[0], y=np.arange(6))
+        assert refused("fit", "a.npz").startswith("only 0 of 6 rows share their class")
+
+    def test_nothing_to_score(self):
+        X, y = make_rows(60)
+        np.savez("a.npz", X=X, y=y, train_idx=np.arange(57), test_idx=np.arange(57, 60))
+        done = run("fit", "a.npz")
+        assert "no class has two held-out rows" in done.stderr
+        assert "No scores" in done.stdout
+
+    def test_another_file(self, data):
+        X, y = make_rows(90, seed=1)
+        np.savez("t.npz", X=X, y=y)
+        found = as_json("fit", data, "--test", "t.npz")
+        assert found["rows"] == {"learned": 200, "held_out": 90}
+        expected = mean_average_precision(Metric.load("metric.safetensors").transform(X), y)
+        assert found["scores"]["learned"]["map"] == pytest.approx(expected)
+        np.savez("u.npz", X=X, y=y, train_idx=np.arange(60), test_idx=np.arange(60, 90))
+        assert as_json("fit", data, "--test", "u.npz")["rows"]["held_out"] == 30
+
+    def test_svmlight_files_of_two_widths(self, folder):
+        X, y = make_rows()
+        X[200:, -1] = 0
+        write_rows("train.svm", X[:200], y[:200])
+        write_rows("test.svm", X[200:], y[200:])
+        found = as_json("fit", "train.svm", "--test", "test.svm")
+        assert found["n_features"] == 6
+        assert found["rows"] == {"learned": 200, "held_out": 100}
+
+    def test_wrong_test_files(self, data):
+        X, y = make_rows(30)
+        np.savez("narrow.npz", X=X[:, :4], y=y)
+        line = refused("fit", data, "--test", "narrow.npz")
+        assert line.startswith("narrow.npz has rows of 4 features, but the metric is for rows of 6")
+        np.save("t.npy", X)
+        assert refused("fit", data, "--test", "t.npy").startswith("--test: t.npy has no labels")
+        assert "exclude each other" in refused("fit", data, "--test", "t.npy", "--holdout", 0.1)
+
+    def test_many_rows_are_sampled(self, data, monkeypatch):
+        monkeypatch.setattr(parts, "SCORED_ROWS", 20)
+        monkeypatch.setattr(parts, "VOTING_ROWS", 30)
+        done = run("fit", data, "--json", "a.json")
+        assert done.stderr == (
+            "dualmetric: note: scores are those of 20 held-out rows, chosen at random\n"
+        )
+        assert json.loads(Path("a.json").read_text())["rows"]["held_out"] == 20
+
+    def test_mapped_files(self, monkeypatch):
+        X, y = make_rows()
+        np.save("x.npy", X)
+        np.save("y.npy", y)
+        whole = as_json("fit", "x.npy", "--labels", "y.npy")
+        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        assert isinstance(read_rows("x.npy").X, np.memmap)
+        mapped = as_json("fit", "x.npy", "--labels", "y.npy")
+        assert mapped["scores"] == whole["scores"]
+        monkeypatch.setattr("dualmetric.sources.LEARNING_ROWS", 60)
+        fewer = as_json("fit", "x.npy", "--labels", "y.npy")
+        assert fewer["rows"] == {"learned": 60, "held_out": 90}
+
+
+class TestTriplets:
+    @pytest.fixture
+    def triples(self):
+        y = make_rows()[1]
+        picks = np.random.default_rng(0).integers(300, size=(3000, 3))
+        anchor, positive, negative = picks.T
+        good = (y[anchor] == y[positive]) & (y[anchor] != y[negative]) & (anchor != positive)
+        return picks[good]
+
+    @pytest.mark.parametrize("name", ["t.npy", "t.npz", "t.csv", "headed.csv"])
+    def test_without_labels(self, triples, name, folder):
+        X = make_rows()[0]
+        np.save("x.npy", X)
+        np.save("t.npy", triples)
+        np.savez("t.npz", triplets=triples, remark="of people")
+        np.savetxt("t.csv", triples, fmt="%d", delimiter=",")
+        (folder / "headed.csv").write_text("a,b,c\n" + (folder / "t.csv").read_text())
+        done = run("fit", "x.npy", "--triplets", name, "--json", "a.json")
+        assert "No scores: there are no held-out rows with labels." in done.stdout
+        found = json.loads((folder / "a.json").read_text())
+        assert (found["scores"], found["rows"]) == (None, {"learned": 300, "held_out": 0})
+        expected = DuRP(random_state=0).fit(X, triplets=triples).metric_
+        np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
+
+    def test_labels_serve_the_scores(self, triples, data, folder):
+        np.save("t.npy", triples)
+        done = run("fit", data, "--triplets", "t.npy", "--json", "a.json")
+        inside = triples[(triples < 200).all(axis=1)]
+        assert done.stderr == (
+            f"dualmetric: note: {len(inside)} of {len(triples)} triplets are used: the others name "
+            "held-out rows\n"
+        )
+        found = json.loads((folder / "a.json").read_text())
+        assert found["rows"] == {"learned": 200, "held_out": 100}
+        assert found["scores"] is not None
+        X = load(data)["X"][:200]
+        expected = DuRP(random_state=0).fit(X, triplets=inside).metric_
+        np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
+
+    def test_scores_of_a_test_file_alone(self, triples, folder):
+        X, y = make_rows()
+        np.save("x.npy", X)
+        np.save("t.npy", triples)
+        np.savez("test.npz", X=X, y=y)
+        found = as_json("fit", "x.npy", "--triplets", "t.npy", "--test", "test.npz")
+        vectors = Metric.load("metric.safetensors").transform(X)
+        expected = mean_average_precision(vectors, y)
+        assert found["scores"]["learned"]["map"] == pytest.approx(expected)
+
+    def test_mapped_file(self, triples, monkeypatch):
+        np.save("x.npy", make_rows()[0])
+        np.save("t.npy", triples[:40])
+        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        found = as_json("fit", "x.npy", "--triplets", "t.npy")
+        assert found["rows"]["learned"] == len(np.unique(triples[:40]))
+
+    def test_other_learners(self, triples, data):
+        np.save("t.npy", triples[(triples < 200).all(axis=1)])
+        run("fit", data, "--triplets", "t.npy", "--method", "oasis")
+        expected = OASIS(random_state=0).fit(load(data)["X"][:200], triplets=np.load("t.npy"))
+        found = Metric.load("metric.safetensors")
+        np.testing.assert_array_equal(found.factor, expected.metric_.factor)
+        for method in ("lmnn", "euclidean"):
+            line = refused("fit", data, "--triplets", "t.npy", "--method", method)
+            assert line.startswith(f"--triplets do not go with --method {method}")
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("0,1,2\n0,1\n", "line 2 is not three row numbers with commas: '0,1'"),
+            ("0,1,2\n0,1,red\n", "line 2 is not three row numbers"),
+            ("0,1,9999\n", "names a row that X does not have"),
+            ("0,0,1\n", "anchor and positive are the same row"),
+            ("", "triplets is empty"),
+        ],
+    )
+    def test_what_is_wrong(self, data, folder, text, said):
+        (folder / "t.csv").write_text(text)
+        line = refused("fit", data, "--triplets", "t.csv")
+        assert line.startswith("--triplets: t.csv: ")
+        assert said in line
+
+    def test_wrong_files(self, data, folder):
+        assert "t.npy does not exist" in refused("fit", data, "--triplets", "t.npy")
+        np.save("t.npy", np.zeros((4, 3)))
+        assert "must hold integers" in refused("fit", data, "--triplets", "t.npy")
+        np.savez("t.npz", a=[1], b=[2])
+        assert "one named 'triplets'" in refused("fit", data, "--triplets", "t.npz")
+        (folder / "t.json").write_text("[]")
+        assert "triplets are read from .npy" in refused("fit", data, "--triplets", "t.json")
+        np.save("t.npy", [[200, 203, 201]])
+        assert "every triplet names a held-out row" in refused("fit", data, "--triplets", "t.npy")
+
+
+class TestTfidf:
+    @pytest.fixture
+    def counts(self):
+        X, y = make_counts()
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+        np.savez("c.npz", y=y, train_idx=np.arange(200), test_idx=np.arange(200, 300), **parts)
+        return X, y
+
+    def test_it_is_offered(self, counts):
+        done = run("fit", "c.npz")
+        assert done.stderr == (
+            "dualmetric: note: the rows look like raw counts, of words perhaps: --tfidf weights "
+            "them\n"
+        )
+        assert run("fit", "c.npz", "--tfidf").stderr == ""
+
+    def test_it_is_offered_for_counts_only(self, data):
+        assert run("fit", data).stderr == ""
+        X, y = make_counts()
+        for rows in (0.5 * X, -X):
+            write_rows("c.npz", rows, y)
+            assert "--tfidf" not in run("fit", "c.npz").stderr
+
+    def test_it_is_remembered(self, counts):
+        X, y = counts
+        found = as_json("fit", "c.npz", "--tfidf", "--rank", 2)
+        assert found["tfidf"] is True
+        weights = TfidfTransformer(sublinear_tf=True).fit(X[:200])
+        rows = weights.transform(X).astype(np.float32)
+        expected = DuRP(n_components=2, random_state=0).fit(rows[:200], y[:200])
+        run("transform", "metric.safetensors", "c.npz", "-o", "v.npy")
+        np.testing.assert_allclose(
+            np.abs(np.load("v.npy")), np.abs(expected.transform(rows)), rtol=1e-2, atol=1e-3
+        )
+        score = mean_average_precision(expected.transform(rows[200:]), y[200:])
+        assert found["scores"]["learned"]["map"] == pytest.approx(score, abs=1e-3)
+        plain = mean_average_precision(rows[200:], y[200:])
+        assert found["scores"]["euclidean"]["map"] == pytest.approx(plain, abs=1e-6)
+        assert as_json("info", "metric.safetensors")["tfidf"] is True
+        again = as_json("evaluate", "metric.safetensors", "c.npz")
+        assert again["scores"]["learned"]["map"] == found["scores"]["learned"]["map"]
+        near = as_json("neighbors", "metric.safetensors", "c.npz", "--query", 3, "-k", 1)
+        own = expected.transform(rows)
+        distances = np.linalg.norm(own - own[3], axis=1)
+        distances[3] = np.inf
+        found = near["queries"][0]["learned"][0]
+        assert found["distance"] == pytest.approx(distances.min(), abs=1e-3)
+
+    def test_what_is_no_count(self, data):
+        line = refused("fit", data, "--tfidf")
+        assert "tf-idf is for counts, and the rows hold negative numbers" in line
+
+
+class TestEvaluate:
+    def test_test_rows(self, data, learned):
+        found = as_json("evaluate", learned, data)
+        kept = Metric.load(learned).info["scores"]
+        for name, key in itertools.product(kept, METRICS):
+            assert found["scores"][name][key] == pytest.approx(kept[name][key])
+            low, high = found["scores"][name][f"{key}_interval"]
+            assert low <= kept[name][key] <= high
+        assert found["rows"] == {"scored": 100, "training": 200}
+        assert found["better"] is True
+        for name in ("euclidean", "cosine"):
+            gain = kept["learned"]["map"] - kept[name]["map"]
+            assert found["gain"][name]["map"] == pytest.approx(gain)
+            assert found["gain"][name]["map_interval"][0] > 0
+
+    def test_all_rows(self, learned):
+        X, y = make_rows(60, seed=2)
+        write_rows("a.csv", X, y)
+        text = Path("a.csv").read_text().splitlines()
+        Path("a.csv").write_text("\n".join([",".join([*NAMES, "label"]), *text[1:]]))
+        found = as_json("evaluate", learned, "a.csv")
+        assert found["rows"] == {"scored": 60, "training": 0}
+        vectors = Metric.load(learned).transform(X)
+        expected = mean_average_precision(vectors, y)
+        assert found["scores"]["learned"]["map"] == pytest.approx(expected)
+        D = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
+        np.fill_diagonal(D, np.inf)
+        votes = y[np.argsort(D, axis=1)[:, :5]]
+        vote = np.array([np.bincount(row).argmax() for row in votes])
+        assert found["scores"]["learned"]["knn"] == pytest.approx((vote == y).mean())
+
+    def test_what_it_prints(self, data, learned):
+        shown = run("evaluate", learned, data).stdout
+        assert "On 100 rows, with 95 % confidence intervals:" in shown
+        assert re.search(r"learned +│ +\d+\.\d \(\d+\.\d–\d+\.\d\) │", shown)
+        assert "The learned distance ranks better than plain" in shown
+
+    def test_json_file_beside_the_table(self, data, learned, folder):
+        shown = run("evaluate", learned, data, "--json", "new/a.json").stdout
+        assert "plain Euclidean" in shown
+        assert json.loads((folder / "new" / "a.json").read_text())["command"] == "evaluate"
+
+    def test_no_labels(self, learned):
+        np.save("x.npy", make_rows()[0])
+        assert refused("evaluate", learned, "x.npy").startswith("x.npy has no labels to score by")
+
+    def test_report(self, data, learned, folder):
+        (folder / "texts.txt").write_text("".join(f"row number {n}\n" for n in range(300)))
+        done = run("evaluate", learned, data, "--report", "a.html", "--texts", "texts.txt")
+        page = (folder / "a.html").read_text()
+        assert page.lstrip().lower().startswith("<!doctype html>")
+        assert "d.npz" in page
+        assert all(name in page for name in CLASSES)
+        assert "row number 299" in page
+        assert "row number 199" not in page  # a training row
+        assert done.stdout.endswith("Report: a.html\n")
+
+    def test_report_of_pictures(self, data, learned, folder):
+        run("evaluate", learned, data, "--report", "a.html", "--image-shape", "2x3")
+        assert (folder / "a.html").stat().st_size > 1000
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (["--texts", "t.txt"], "give --report too"),
+            (["--image-shape", "2x3"], "give --report too"),
+            (["--report", "a.html", "--image-shape", "2x4"], "does not make 6 features"),
+            (["--report", "a.html", "--image-shape", "6"], "is not height x width"),
+            (["--report", "a.html", "--image-shape", "axb"], "is not height x width"),
+            (["--report", "a.html", "--texts", "t.txt"], "t.txt has 2 lines for 300 rows"),
+            (["--report", "a.html", "--texts", "no.txt"], "no.txt does not exist"),
+            (["--names", "t.txt"], "--names: t.txt has 2 names for 6 features"),
+            (
+                ["--report", "a.html", "--texts", "t.txt", "--image-shape", "2x3"],
+                "give --texts or --image-shape",
+            ),
+        ],
+    )
+    def test_wrong_options(self, data, learned, folder, options, said):
+        (folder / "t.txt").write_text("one\ntwo\n")
+        assert said in refused("evaluate", learned, data, *options)
+        assert left(folder) == ["t.txt"]
+
+    def test_many_rows_are_sampled(self, data, learned, monkeypatch):
+        monkeypatch.setattr(
+            importlib.import_module("dualmetric.cli.evaluate"), "EVALUATED_ROWS", 20
+        )
+        done = run("evaluate", learned, data)
+        assert done.stderr == "dualmetric: note: scores are those of 20 rows, chosen at random\n"
+
+
+class TestVerdict:
+    def numbers(self, euclidean, cosine, learned):
+        return {
+            name: dict(zip(METRICS, values, strict=True))
+            for name, values in (("euclidean", euclidean), ("cosine", cosine), ("learned", learned))
+        }
+
+    def test_better(self):
+        said = verdict(self.numbers((0.5, 0.6, 0.9), (0.55, 0.6, 0.9), (0.7, 0.6, 0.8)))
+        assert said == (
+            "The learned distance ranks better than plain cosine distance: mAP 70.0 %, not 55.0 %."
+        )
+
+    def test_better_but_not_for_voting(self):
+        said = verdict(self.numbers((0.5, 0.65, 0.9), (0.4, 0.6, 0.9), (0.7, 0.62, 0.8)))
+        assert said.endswith(
+            "mAP 70.0 %, not 50.0 %. But plain Euclidean distance is better for k-NN "
+            "classification: 65.0 %, not 62.0 %."
+        )
+
+    @pytest.mark.parametrize("learned", [0.5, 0.55])
+    def test_not_better_than_one_of_them(self, learned):
+        said = verdict(self.numbers((0.4, 0.5, 0.9), (0.55, 0.5, 0.9), (learned, 0.9, 0.9)))
+        assert said.startswith("The learned distance is not better than plain cosine distance on")
+        assert f"(mAP {100 * learned:.1f} %, against 55.0 %)" in said
+
+
+class TestNeighbors:
+    @pytest.mark.parametrize("kind", metric.DISTANCES)
+    def test_nearest(self, data, kind, monkeypatch):
+        monkeypatch.setattr(importlib.import_module("dualmetric.cli.neighbors"), "_BLOCK", 64)
+        run("fit", data, "--distance", kind, "-o", "m")
+        found = as_json("neighbors", "m", data, "--query", "3, 299", "--query", 3, "-k", 4)
+        X = load(data)["X"]
+        plain = X if kind == "euclidean" else X / np.linalg.norm(X, axis=1, keepdims=True)
+        assert found["plain"] == kind
+        assert [query["row"] for query in found["queries"]] == [3, 299]
+        for query in found["queries"]:
+            assert query["label"] == CLASSES[query["row"] % 3]
+            for key, Z in (("learned", Metric.load("m").transform(X)), ("plain", plain)):
+                distances = np.linalg.norm(Z - Z[query["row"]], axis=1)
+                distances[query["row"]] = np.inf
+                order = np.argsort(distances)[:4]
+                assert [near["row"] for near in query[key]] == order.tolist()
+                shown = [near["distance"] for near in query[key]]
+                np.testing.assert_allclose(shown, distances[order], rtol=1e-5)
+                assert [near["label"] for near in query[key]] == [CLASSES[n % 3] for n in order]
+
+    def test_what_it_prints(self, data, learned):
+        shown = run("neighbors", learned, data, "--query", 7, "-k", 3).stdout
+        assert shown.startswith("Row 7: green\n")
+        assert "plain euclidean" in shown
+        assert "✓ green" in shown
+        assert len(re.findall(r"^│ [123] ", shown, re.M)) == 3
+
+    def test_without_labels(self, learned):
+        np.save("x.npy", make_rows()[0])
+        shown = run("neighbors", learned, "x.npy", "--query", 7)
+        assert shown.stdout.startswith("Row 7\n")
+        found = as_json("neighbors", learned, "x.npy", "--query", 7)
+        assert found["queries"][0]["label"] is None
+
+    def test_mapped_file(self, learned, monkeypatch):
+        np.save("x.npy", make_rows()[0])
+        whole = as_json("neighbors", learned, "x.npy", "--query", 7)
+        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr("dualmetric.sources._BLOCK_BYTES", 1000)
+        assert as_json("neighbors", learned, "x.npy", "--query", 7) == whole
+
+    def test_fewer_rows_than_asked_for(self, learned):
+        np.save("x.npy", make_rows(5)[0])
+        found = as_json("neighbors", learned, "x.npy", "--query", 0)
+        assert len(found["queries"][0]["learned"]) == 4
+
+    def test_wrong_rows(self, data, learned):
+        line = refused("neighbors", learned, data, "--query", 300)
+        assert line == f"{data} has no row 300: they are numbered from 0 to 299"
+        assert "'x' is not the number of a row" in refused("neighbors", learned, data, "--query=x")
+        assert "'-1' is not the number" in refused("neighbors", learned, data, "--query=-1")
+
+
+class TestExplain:
+    def test_parts_add_up(self, data, learned):
+        found = as_json("explain", learned, data, 3, 10, "--top", 2)
+        X = load(data)["X"]
+        expected = float(Metric.load(learned).distance(X[[3]], X[[10]])[0])
+        assert found["distance"] == pytest.approx(expected)
+        total = sum(part["part"] for part in found["parts"]) + found["rest"]
+        assert total == pytest.approx(expected)
+        assert len(found["parts"]) == 2
+        assert {part["feature"] for part in found["parts"]} <= set(NAMES)
+        assert found["rows"] == [{"row": 3, "label": "red"}, {"row": 10, "label": "green"}]
+
+    def test_names(self, data, learned, folder):
+        (folder / "names.txt").write_text("".join(f"[red]word {n}\n" for n in range(6)))
+        shown = run("explain", learned, data, 3, 10, "--names", "names.txt").stdout
+        assert shown.startswith("Row 3: red\nRow 10: green\n")
+        assert "[red]word 0" in shown
+        (folder / "names.txt").write_text("one\n")
+        line = refused("explain", learned, data, 3, 10, "--names", "names.txt")
+        assert line == "--names: names.txt has 1 names for 6 features: give one a line"
+
+    def test_names_of_the_metric_and_of_the_file(self, learned, folder):
+        np.save("x.npy", make_rows()[0])
+        assert "noise a" in run("explain", learned, "x.npy", 3, 10).stdout
+        Metric(np.eye(2)).save("m")
+        (folder / "a.csv").write_text("width,height\n1,2\n3,4\n")
+        assert "height" in run("explain", "m", "a.csv", 0, 1).stdout
+
+    def test_sparse_rows(self):
+        X, y = make_counts()
+        write_rows("c.npz", X, y)
+        run("fit", "c.npz", "--tfidf", "--distance", "cosine", "-o", "m")
+        found = as_json("explain", "m", "c.npz", 0, 1)
+        assert found["distance"] == pytest.approx(
+            float(Metric.load("m").distance(X[:1], X[1:2])[0])
+        )
+
+    def test_wrong_rows(self, data, learned):
+        assert "has no row 300" in refused("explain", learned, data, 0, 300)
+
+
+class TestTransform:
+    @pytest.mark.parametrize("name", ["v.npy", "v.npz", "v.csv", "v.parquet", "v.svm", "v.csv.gz"])
+    def test_forms(self, data, learned, name, folder):
+        if "parquet" in name:
+            pytest.importorskip("pyarrow")
+        done = run("transform", learned, data, "-o", f"new/{name}")
+        assert done.stdout.startswith(f"300 rows of 2 numbers: new/{name}, ")
+        file = load(data)
+        expected = Metric.load(learned).transform(file["X"])
+        found = read_rows(f"new/{name}")
+        rows = found.X.toarray() if sp.issparse(found.X) else found.X
+        np.testing.assert_allclose(rows, expected, rtol=1e-14)
+        if name != "v.npy":
+            np.testing.assert_array_equal(found.y, file["y"])
+        if name == "v.npz":
+            assert found.class_names == CLASSES
+            np.testing.assert_array_equal(found.test_idx, file["test_idx"])
+
+    def test_large_files_are_streamed(self, learned, monkeypatch):
+        X = make_rows()[0].astype(np.float32)
+        np.save("x.npy", X)
+        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr("dualmetric.sources._BLOCK_BYTES", 24 * 120)
+        heights = []
+        apply = Metric.apply
+
+        def watched(self, rows):
+            heights.append(len(rows))
+            return apply(self, rows)
+
+        monkeypatch.setattr(Metric, "apply", watched)
+        run("transform", learned, "x.npy", "-o", "v.npy")
+        assert heights == [120, 120, 60]
+        found = np.load("v.npy")
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, Metric.load(learned).transform(X), rtol=1e-5)
+
+    def test_columns_in_another_order(self, learned, folder):
+        (folder / "a.csv").write_text(",".join(reversed(NAMES)) + "\n1,2,3,4,5,6\n")
+        line = refused("transform", learned, "a.csv", "-o", "v.npy")
+        assert line == (
+            "a.csv: column 0 (counted from 0) is '[bold]odd', where the metric was learned with "
+            "'green': put the columns in the same order"
+        )
+
+    def test_the_input_is_kept(self, learned, folder):
+        np.save("x.npy", make_rows()[0])
+        before = (folder / "x.npy").read_bytes()
+        line = refused("transform", learned, "x.npy", "-o", "./x.npy")
+        assert line == "--out: x.npy is a file of this command already: choose another"
+        assert (folder / "x.npy").read_bytes() == before
+
+
+class TestExport:
+    def test_npy(self, data, learned):
+        assert run("export", learned, "-o", "new/m.npy").stdout.startswith("new/m.npy, ")
+        np.testing.assert_array_equal(np.load("new/m.npy"), Metric.load(learned).factor)
+
+    def test_onnx(self, data, learned, folder):
+        pytest.importorskip("onnx")
+        runtime = pytest.importorskip("onnxruntime")
+        run("export", learned, "-o", "m.onnx")
+        session = runtime.InferenceSession((folder / "m.onnx").read_bytes())
+        X = load(data)["X"].astype(np.float32)
+        (found,) = session.run(None, {"rows": X})
+        np.testing.assert_allclose(found, Metric.load(learned).transform(X), rtol=1e-3, atol=1e-4)
+
+    def test_faiss(self, data, learned):
+        pytest.importorskip("faiss")
+        run("export", learned, "-o", "m.faiss")
+        import faiss
+
+        index = faiss.read_index("m.faiss")
+        X = load(data)["X"].astype(np.float32)
+        index.add(X)
+        squares, rows = index.search(X[:1], 3)
+        distances = Metric.load(learned).pairwise(X[:1], X)[0]
+        assert rows[0].tolist() == np.argsort(distances)[:3].tolist()
+        np.testing.assert_allclose(np.sqrt(squares[0]), np.sort(distances)[:3], atol=1e-3)
+
+    def test_torch(self, data, learned):
+        torch = pytest.importorskip("torch")
+        run("export", learned, "-o", "m.pt")
+        found = torch.load("m.pt", weights_only=True)
+        factor = Metric.load(learned).factor
+        np.testing.assert_allclose(found["weight"].numpy(), factor.T)
+
+    def test_unknown_form(self, learned, folder):
+        line = refused("export", learned, "-o", "m.h5")
+        assert line == "--out: m.h5 must end in one of .npy, .onnx, .faiss, .pt"
+        assert not left(folder)
+
+    def test_a_step_that_a_target_cannot_do(self, data, folder):
+        run("fit", data, "--distance", "cosine", "-o", "m")
+        assert "a .npy matrix cannot centre rows" in refused("export", "m", "-o", "m.npy")
+        assert left(folder) == ["m"]
+
+    @pytest.mark.parametrize(
+        ("name", "module"), [("m.onnx", "onnx"), ("m.faiss", "faiss"), ("m.pt", "torch")]
+    )
+    def test_missing_extra(self, learned, monkeypatch, folder, name, module):
+        monkeypatch.setitem(sys.modules, module, None)
+        assert f"pip install 'dualmetric[{module}]'" in refused("export", learned, "-o", name)
+        assert not left(folder)
+
+
+class TestInfo:
+    def test_what_it_prints(self, learned):
+        shown = run("info", learned).stdout
+        for line in (
+            rf"file +{learned}, \d\.\d kB, written by dualmetric {re.escape(__version__)}",
+            "method +DuRP",
+            "  shrinkage +0.3",
+            "rank +2 of 6 features",
+            "classes +red, green, blue",
+            "rows +200 learned from, 100 held out",
+        ):
+            assert re.search(f"^{line}$", shown, re.M), line
+        assert "On held-out rows, when it was learned:" in shown
+
+    def test_metric_of_another_origin(self, folder):
+        Metric(np.eye(3)).save("m")
+        found = as_json("info", "m")
+        assert found["rank"] == 3
+        for key in ("method", "parameters", "scores", "class_names", "rows"):
+            assert found[key] is None
+        assert "rank" in run("info", "m").stdout
+
+    def test_json_is_what_the_file_holds(self, learned):
+        found = as_json("info", learned)
+        assert found["scores"] == Metric.load(learned).info["scores"]
+        assert found["file_bytes"] == learned.stat().st_size
+
+
+class TestDoctor:
+    def test_what_it_prints(self):
+        shown = run("doctor").stdout
+        assert re.search(rf"^numpy +{re.escape(np.__version__)}$", shown, re.M)
+        for name in ("python", "numba", "BLAS", "threads", "memory", "Numba cache", "data folder"):
+            assert re.search(f"^{name} ", shown, re.M)
+        assert "none: DUALMETRIC_DATA is not set" in shown
+
+    def test_missing_extra(self, monkeypatch):
+        monkeypatch.setitem(doctor.EXTRAS, "plot", ("no_such_module",))
+        assert as_json("doctor")["extras"]["plot"] is False
+        shown = run("doctor").stdout
+        assert re.search(r"^\[plot\] +pip install 'dualmetric\[plot\]'$", shown, re.M)
+
+    def test_extras_are_those_of_the_package(self):
+        import tomllib
+
+        project = tomllib.loads((DOCS.parents[1] / "pyproject.toml").read_text())["project"]
+        extras = set(project["optional-dependencies"]) - {"test", "lint", "docs"}
+        assert extras <= set(doctor.EXTRAS)
+
+    def test_data_folder(self, monkeypatch, folder):
+        (folder / "usps.npz").write_bytes(b"")
+        monkeypatch.setenv("DUALMETRIC_DATA", str(folder))
+        found = as_json("doctor")["data_folder"]
+        assert found == {"folder": str(folder), "exists": True, "sets": ["usps", "digits"]}
+        monkeypatch.setenv("DUALMETRIC_DATA", "nowhere")
+        assert "nowhere does not exist" in run("doctor").stdout
+
+
+def documented_fields():
+    """Fields of each command's JSON, as docs/command-line.md lists them."""
+    text = DOCS.read_text().partition("\n## JSON\n")[2]
+    common, *sections = re.split(r"\n### (\w+)\n", text)
+
+    def fields(part):
+        cells = re.findall(r"^\| (`.*?) \|", part, re.M)
+        return [name for cell in cells for name in re.findall("`([^`]+)`", cell)]
+
+    listed = dict(zip(sections[::2], map(fields, sections[1::2]), strict=True))
+    return {command: [*fields(common), *names] for command, names in listed.items()}
+
+
+def leaves(value, path=""):
+    """Paths of the values in JSON: ``a.b`` in an object, ``a[]`` in a list."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item, f"{path}[]")
+    else:
+        yield path
+
+
+class TestJson:
+    @pytest.fixture
+    def results(self, data, learned):
+        Metric(np.eye(3)).save("plain")
+        queries = ("--query", 1)
+        return {
+            "fit": [as_json("fit", data), as_json("fit", data, "--holdout", 0)],
+            "evaluate": [as_json("evaluate", learned, data)],
+            "neighbors": [as_json("neighbors", learned, data, *queries)],
+            "explain": [as_json("explain", learned, data, 1, 2)],
+            "info": [as_json("info", learned), as_json("info", "plain")],
+            "doctor": [as_json("doctor")],
+        }
+
+    def test_fields_are_those_of_the_documentation(self, results):
+        documented = documented_fields()
+        assert set(documented) == set(results)
+        for command, found in results.items():
+            names = {name for result in found for name in leaves(result)}
+            patterns = {
+                name: re.sub(r"<\w+>", r"[^.]+", re.escape(name).replace(r"\<", "<"))
+                for name in documented[command]
+            }
+            for name in names:
+                assert any(re.fullmatch(p, name) for p in patterns.values()), (command, name)
+            for name, pattern in patterns.items():
+                assert any(re.fullmatch(pattern, n) for n in names), (command, name)
+            for result in found:
+                assert (result["dualmetric"], result["command"]) == (__version__, command)
+
+    def test_file_that_cannot_be_written(self, data, learned, folder):
+        (folder / "taken").write_text("mine")
+        for arguments in (
+            ["fit", data],
+            ["evaluate", learned, data],
+            ["neighbors", learned, data, "--query", 1],
+            ["explain", learned, data, 1, 2],
+            ["info", learned],
+            ["doctor"],
+        ):
+            line = refused(*arguments, "--json", "taken/a.json")
+            assert line == "--json: taken/a.json cannot be written"
+        assert left(folder) == ["taken"]
+
+
+class TestBadInput:
+    def uses(self, metric, data):
+        """Each command that reads a metric and rows."""
+        return [
+            ["evaluate", metric, data],
+            ["transform", metric, data, "-o", "out.npy"],
+            ["neighbors", metric, data, "--query", 0],
+            ["explain", metric, data, 0, 1],
+        ]
+
+    def test_missing_files(self, data, learned, folder):
+        for arguments in (["fit", "no.npz"], *self.uses(learned, "no.npz")):
+            assert refused(*arguments).startswith("no.npz does not exist: ")
+        uses = [*self.uses("no", data), ["info", "no"], ["export", "no", "-o", "a.npy"]]
+        for arguments in uses:
+            assert refused(*arguments) == "no does not exist: make it with dualmetric fit"
+        assert not left(folder)
+
+    def test_unknown_form(self, learned, folder):
+        (folder / "a.xls").write_text("")
+        for arguments in (["fit", "a.xls"], *self.uses(learned, "a.xls")):
+            assert refused(*arguments).startswith("a.xls: files of rows end in .npz, ")
+        assert left(folder) == ["a.xls"]
+
+    def test_absent_column(self, learned, folder):
+        (folder / "a.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
+        line = refused("fit", "a.csv", "--labels", "colour")
+        assert line == "a.csv: there is no column 'colour'; there are a, b, kind"
+
+    def test_labels_of_another_length(self, data, folder):
+        np.save("y.npy", [1, 2, 3])
+        line = refused("fit", data, "--labels", "y.npy")
+        assert line.startswith(f"y.npy has 3 labels for the 300 rows of {data}")
+
+    def test_text_where_numbers_belong(self, folder):
+        (folder / "a.csv").write_text("a,b,label\n1,2,x\n3,four,y\n")
+        line = refused("fit", "a.csv")
+        assert line.startswith("a.csv: column 'b' has text where numbers belong, 'four' in row 1 ")
+
+    def test_metric_of_another_width(self, learned, folder):
+        np.savez("a.npz", X=np.ones((4, 5)), y=[0, 0, 1, 1])
+        for arguments in self.uses(learned, "a.npz"):
+            assert refused(*arguments) == (
+                "a.npz has rows of 5 features, but the metric is for rows of 6: use rows made in "
+                "the same way, or fit again"
+            )
+        assert left(folder) == ["a.npz"]
+
+    def test_metric_of_a_newer_version(self, data):
+        header = {"version": 999, "n_features": 6, "info": {}, "distance": "euclidean"}
+        save_file({"factor": np.eye(6)}, "m", {"dualmetric": json.dumps(header)})
+        for arguments in (*self.uses("m", data), ["info", "m"], ["export", "m", "-o", "a.npy"]):
+            line = refused(*arguments)
+            assert line.startswith("m was written by a newer dualmetric (format 999")
+            assert "pip install -U dualmetric" in line
+
+    def test_damaged_metric(self, data, folder):
+        (folder / "m").write_bytes(b"not a metric")
+        for arguments in (*self.uses("m", data), ["info", "m"]):
+            assert "m is not a metric file" in refused(*arguments)
+
+    @pytest.mark.parametrize("name", ["taken/a.npy", "taken/new/a.npy", "folder.npy"])
+    def test_unwritable_output(self, data, learned, folder, monkeypatch, name):
+        def work(*arguments, **options):
+            raise AssertionError("it is to be told before the work")
+
+        monkeypatch.setattr("dualmetric.rowfiles.read_rows", work)
+        monkeypatch.setattr(Metric, "load", work)
+        (folder / "taken").write_text("mine")
+        (folder / "folder.npy").mkdir()
+        for arguments in (["fit", data], ["transform", learned, data], ["export", learned]):
+            assert refused(*arguments, "-o", name) == f"--out: {name} cannot be written"
+        line = refused("evaluate", learned, data, "--report", name)
+        assert line == f"--report: {name} cannot be written"
+        assert left(folder) == ["folder.npy", "taken"]
+
+    def test_full_disk(self, data, learned, folder, monkeypatch):
+        def full(handle):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        (folder / "a.npy").write_text("before")
+        monkeypatch.setattr(os, "fsync", full)
+        for arguments in (
+            ["fit", data, "-o", "a.npy"],
+            ["transform", learned, data, "-o", "a.npy"],
+            ["export", learned, "-o", "a.npy"],
+        ):
+            assert refused(*arguments) == "[Errno 28] No space left on device"
+        done = call("evaluate", learned, data, "--report", "a.npy")
+        assert done.stderr == "dualmetric: [Errno 28] No space left on device\n"
+        assert done.exit_code == 2
+        assert left(folder) == ["a.npy"]
+        assert (folder / "a.npy").read_text() == "before"
+
+    def test_an_input_is_not_written_over(self, data, learned, folder):
+        for arguments in (
+            ["fit", data, "-o", data],
+            ["export", learned, "-o", learned.with_name("x.npy"), "--out", learned],
+            ["evaluate", learned, data, "--json", data],
+            ["evaluate", learned, data, "--report", "a", "--json", "a"],
+            ["fit", data, "-o", "a", "--json", "a"],
+        ):
+            line = refused(*arguments)
+            assert "is a file of this command already" in line or "must end in one of" in line
+        assert not left(folder)
+
+    def test_not_enough_memory(self, data, monkeypatch):
+        def allocate(*arguments, **options):
+            raise MemoryError("Unable to allocate 9 TiB")
+
+        monkeypatch.setattr("dualmetric.rowfiles.read_rows", allocate)
+        assert refused("fit", data) == "there is not enough memory: Unable to allocate 9 TiB"
+
+    def test_an_error_of_many_lines_is_one(self, data, monkeypatch):
+        def fail(*arguments, **options):
+            raise ValueError("first\nsecond")
+
+        monkeypatch.setattr("dualmetric.rowfiles.read_rows", fail)
+        assert refused("fit", data) == "first second"
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["fit"], "Missing argument 'DATA'; see dualmetric fit --help"),
+            (["learn"], "No such command 'learn'"),
+            (["--colour", "fit"], "No such option: --colour"),
+            (["fit", "a.npz", "--rank", "0"], "Invalid value for '--rank'"),
+            (["fit", "a.npz", "--rank", "many"], "Invalid value for '--rank'"),
+            (["transform", "m", "a.npz"], "Missing option"),
+            (["explain", "m", "a.npz", "1"], "Missing argument 'ROW'"),
+        ],
+    )
+    def test_wrong_usage(self, arguments, said):
+        command = CliRunner().invoke(cli.app, arguments, prog_name="dualmetric")
+        assert command.exit_code == 2
+        assert command.stdout == ""
+        (line,) = command.stderr.splitlines()
+        assert line.startswith("dualmetric: ")
+        assert said in line
+
+    @pytest.mark.parametrize("before", [True, False])
+    def test_verbose(self, before):
+        arguments = ["--verbose", "info", "no"] if before else ["info", "no", "--verbose"]
+        done = call(*arguments)
+        assert done.exit_code == 2
+        assert done.stderr.startswith("Traceback (most recent call last):")
+        assert "load_metric" in done.stderr
+        assert done.stderr.endswith("dualmetric: no does not exist: make it with dualmetric fit\n")
+
+
+class TestStart:
+    def test_help_names_every_command(self):
+        shown = run("--help").stdout
+        for name in (*COMMANDS, "demo", "reproduce"):
+            assert re.search(rf"│ {name} ", shown)
+            assert f"dualmetric {name}" in DOCS.read_text()
+
+    def test_options_of_fit_are_documented(self):
+        shown = set(re.findall(r"--[a-z-]+", run("fit", "--help").stdout))
+        section = DOCS.read_text().partition("\n## fit\n")[2].partition("\n## ")[0]
+        assert shown - {"--help", "--verbose"} <= set(re.findall(r"--[a-z-]+", section))
+
+    def test_help_of_commands_loads_nothing_heavy(self):
+        code = (
+            "import sys\n"
+            "from dualmetric.cli import app\n"
+            "for command in sys.argv[1:]:\n"
+            "    try: app([command, '--help'])\n"
+            "    except SystemExit as end: assert end.code == 0, end.code\n"
+            "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, *COMMANDS],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout.count("Usage:") == len(COMMANDS)
+        loaded = set(done.stdout.rpartition("LOADED")[2].split())
+        assert not {"numba", "sklearn", "scipy", "numpy", "safetensors", "pyarrow"} & loaded
+
+    @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
+    def test_the_bar_shows_the_duality_gap(self, data):
+        import pty
+
+        screen, terminal = pty.openpty()
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "from dualmetric.cli import main; main()",
+                "fit",
+                str(data),
+                "--method",
+                "durp",
+            ],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
+        )
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(screen, 65536):
+                shown += part
+        except OSError:  # how Linux says that the other side is closed
+            pass
+        finally:
+            os.close(screen)
+        assert child.wait(60) == 0
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+        assert re.search(r"reading +[━╸╺ ]+", text)
+        assert re.search(r"learning +[━╸╺ ]+ \d:\d\d:\d\d duality gap 0\.\d+", text)
+        assert "plain Euclidean" in text
+        assert b"\x1b[1m" in shown  # the best in bold

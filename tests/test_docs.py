@@ -1,0 +1,67 @@
+"""The documentation's Python code runs, page by page, and its numbers have sources."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dualmetric
+from dualmetric import losses
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+PYTHON = re.compile(r"^```(?:python|\{run\} python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def code_of(page):
+    """All Python blocks of a page: later ones use names of earlier ones."""
+    return "\n".join(PYTHON.findall(page.read_text(encoding="utf-8")))
+
+
+def name_of(page):
+    return str(page.relative_to(DOCS))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=name_of)
+def test_python_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(losses, "LOSSES", dict(losses.LOSSES))  # a page adds one
+    exec(compile(code_of(page), name_of(page), "exec"), {"__name__": "__main__"})
+
+
+def test_there_is_code_to_run():
+    assert {"start.md", "extending.md"} <= {name_of(page) for page in PAGES if code_of(page)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_fence_is_closed(page):
+    fences = re.findall(r"^```+", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) % 2 == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_numbers_from_results_are_known(page, monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    import stored_numbers
+
+    known = stored_numbers.collect(DOCS.parent)
+    used = re.findall(r"\{\{\s*(\w+)\s*\}\}", page.read_text(encoding="utf-8"))
+    assert set(used) <= set(known)
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    documented = set(
+        re.findall(r"auto(?:class|function):: (?:dualmetric\.)?(\w+)$", reference, re.M)
+    )
+    assert set(dualmetric.__all__) - {"__version__"} <= set(documented)
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            entries = [line for line in block.split("\n") if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+    assert {page.resolve() for page in PAGES} - listed == {(DOCS / "index.md").resolve()}

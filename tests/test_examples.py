@@ -1,0 +1,95 @@
+"""The scripts in examples/ run as they are, and learn something."""
+
+import os
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+NAMES = ["embeddings", "genes", "images", "text"]
+OUTPUTS = ROOT / "docs" / "outputs"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a script in an empty folder and return what it prints; no data folder, if not given."""
+
+    def output(name, folder=None):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("DUALMETRIC_CACHE", str(tmp_path / "cache"))
+        if folder is None:
+            monkeypatch.delenv("DUALMETRIC_DATA", raising=False)
+        else:
+            monkeypatch.setenv("DUALMETRIC_DATA", folder)
+        with threadpool_limits(1):  # other tests may keep the cores busy
+            runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        return capsys.readouterr().out
+
+    return output
+
+
+def scores(output, pattern=r"mAP (\d\.\d+)"):
+    """Numbers of lines such as ``learned: mAP 0.9``, by what comes before the colon."""
+    lines = [line.split(":", 1) for line in output.split("\n") if ":" in line]
+    found = {name.strip(): re.search(pattern, rest) for name, rest in lines}
+    return {name: float(match[1]) for name, match in found.items() if match}
+
+
+def test_there_is_one_of_each_kind():
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == NAMES
+
+
+def test_text(run):
+    output = run("text")
+    assert output.startswith("made documents")
+    mean = scores(output)
+    assert mean["learned"] > mean["cosine"] + 0.2
+    directions = output.split("leading directions:")[1]
+    assert "filler" not in directions  # words of topics only
+
+
+def test_images(run):
+    output = run("images")
+    assert output.startswith("digits")
+    mean, votes = scores(output), scores(output, r"5-NN (\d\.\d+)")
+    assert mean["DuRP, whitened, cosine"] > mean["plain cosine"] + 0.05
+    assert mean["DuRP, whitened, cosine"] > mean["DuRP, from neighbours"]
+    assert votes["DuRP, from neighbours"] > votes["DuRP, whitened, cosine"]
+    assert mean["DuRP, lifted"] > mean["LDA"]
+
+
+def test_genes(run):
+    output = run("genes")
+    assert output.startswith("made samples")
+    mean = scores(output)
+    assert mean["learned"] > mean["cosine"] + 0.3
+    genes = re.findall(r"gene (\d+)", output)
+    assert len(genes) == 12
+    assert all(int(gene) < 40 for gene in genes)  # those that differ between tissues
+
+
+def test_embeddings(run):
+    output = run("embeddings")
+    assert output.startswith("made vectors")
+    seen = scores(output, r"(\d\.\d+)")
+    unseen = scores(output, r"\d\.\d+ +(\d\.\d+)")
+    assert seen["DuRP"] > seen["ridge's outputs"] > seen["plain cosine"]
+    assert unseen["DuRP"] > unseen["plain cosine"] + 0.1
+
+
+@pytest.mark.skipif("DUALMETRIC_DATA" not in os.environ, reason="DUALMETRIC_DATA is not set")
+@pytest.mark.parametrize("name", NAMES)
+def test_stored_output_is_what_the_script_prints(name, run):
+    stored = (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8")
+    printed = run(name, os.environ["DUALMETRIC_DATA"])
+    assert printed.split("\n")[0] == stored.split("\n")[0]
+    # the third digit may differ between machines, and so may times
+    decimals = r"(?:mAP|5-NN|:) +(\d\.\d{3})(?: +(\d\.\d{3}))?"
+    expected = [float(x) for found in re.findall(decimals, stored) for x in found if x]
+    got = [float(x) for found in re.findall(decimals, printed) for x in found if x]
+    assert expected
+    assert got == pytest.approx(expected, abs=0.02)
