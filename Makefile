@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint docs bench bench-full bench-parts clean
 
 demo: $(VENV)/.ready
 	$(BIN)/dualmetric demo
@@ -21,7 +21,22 @@ lint: $(TOOLS)
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -E -W --keep-going -b html docs docs/_build/html
 
+# Results of your machine go to build/bench. Those of the documentation are made by
+# make bench-full BENCH_RESULTS=benchmarks/results/peers.jsonl BENCH_PAGE=docs/benchmarks.md
+BENCH_RESULTS ?= build/bench/peers.jsonl
+BENCH_PAGE ?= build/bench/benchmarks.md
+PEERS := $(BIN)/python -m benchmarks.peers
+
 bench: $(TOOLS)
+	$(PEERS) run --quick --results $(BENCH_RESULTS)
+	$(PEERS) report --results $(BENCH_RESULTS) --page $(BENCH_PAGE)
+
+bench-full: $(TOOLS)
+	$(PEERS) install
+	$(PEERS) run --results $(BENCH_RESULTS)
+	$(PEERS) report --results $(BENCH_RESULTS) --page $(BENCH_PAGE)
+
+bench-parts: $(TOOLS)
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/wide.py text words tdt30 usps
 	$(BIN)/python benchmarks/tables.py

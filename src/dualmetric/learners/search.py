@@ -48,7 +48,8 @@ class DuRPCV(LinearMetricLearner):
     ----------
     scoring : {"map", "knn"}, default="map"
         What is to be good: "map", the ranking of held-out rows (mean average precision), or "knn",
-        the vote of five nearest training rows.
+        their five nearest training rows: what counts is the share of the right class, which is
+        surer to tell settings apart than the vote.
     cv : {None, "classes"}, int, cross-validation generator or iterable, default=None
         How rows are held out. None holds out a quarter of each class, once; a number is that of
         stratified folds; "classes" holds out one half of the classes, then the other: choose it
@@ -177,19 +178,19 @@ class DuRPCV(LinearMetricLearner):
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self)
-        name = {"map": "mAP", "knn": "5-NN accuracy"}[self.scoring]
+        name = {"map": "mAP", "knn": "right neighbours"}[self.scoring]
         plain = f"the plain {self._best_plain.params['distance']} distance"
         low, high = (100 * end for end in self.gain_interval_)
         if self.best_params_.keys() == {"distance"}:
             return (
                 f"Keep {plain}: no learned metric is better beyond the noise on held-out rows "
-                f"({name} {100 * self.best_score_:.1f}; the best learned one differs by {low:+.1f} "
-                f"to {high:+.1f} points)."
+                f"({name} {100 * self.best_score_:.1f} %; the best learned one differs by "
+                f"{low:+.1f} to {high:+.1f} points)."
             )
         chosen = ", ".join(f"{key}={value!r}" for key, value in self.best_params_.items())
         return (
-            f"Use DuRP({chosen}): {name} {100 * self.best_score_:.1f} on held-out rows, where "
-            f"{plain} has {100 * self._best_plain.mean:.1f} (a gain of {low:.1f} to {high:.1f})."
+            f"Use DuRP({chosen}): {name} {100 * self.best_score_:.1f} % on held-out rows, where "
+            f"{plain} has {100 * self._best_plain.mean:.1f} % (a gain of {low:.1f} to {high:.1f})."
         )
 
     def _check_parameters(self) -> None:
