@@ -24,6 +24,7 @@ from ._types import Array, Rows
 SAMPLERS = ("active", "neighbors")
 _N_NEIGHBORS = 10
 _MAX_REFERENCE_ROWS = 20_000
+_ENUMERATED = 20  # times as many triplets as are wanted are listed, rather than drawn
 _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
 
@@ -198,6 +199,11 @@ def _distinct(index: Array, n_rows: int) -> Array:
 
 def _is_active(X: Rows, index: Array, margin: float) -> Array:
     anchor, positive, negative = np.ascontiguousarray(index.T)
+    n = X.shape[0]
+    if n * n < 2 * len(index):  # few rows: the same pairs come again and again
+        left, right = np.divmod(np.arange(n * n), n)
+        every = products.sq_distances(X, left, right).reshape(n, n)
+        return every[anchor, negative] - every[anchor, positive] < margin
     near = products.sq_distances(X, anchor, positive)
     far = products.sq_distances(X, anchor, negative)
     return far - near < margin
@@ -207,7 +213,7 @@ def _active_triplets(
     X: Rows, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
 ) -> Array:
     n = X.shape[0]
-    if classes.count() <= 2 * n_triplets:
+    if classes.count() <= _ENUMERATED * n_triplets:
         candidates = classes.all()
         found = candidates[_is_active(X, candidates, margin)]
         found = found[rng.permutation(len(found))[:n_triplets]]
