@@ -60,6 +60,9 @@ def text() -> Any:
     print("  ", results)
     results["DuRP"] = both_distances(data, n_components=50)
     results["DuRP, shrinkage 0.84"] = both_distances(data, n_components=50, shrinkage=0.84)
+    results["DuRP, shrinkage 0.8, 19 directions, power 0"] = both_distances(
+        data, n_components=19, shrinkage=0.8, power=0.0, n_projections=50, n_triplets=400_000
+    )
     seconds = side_by_side(
         3,
         svd=lambda: TruncatedSVD(50, random_state=0).fit(X),

@@ -289,6 +289,25 @@ def class_neighbors(distances, labels, first, start, stop, same, other):
 
 
 @_compile
+def right_neighbors(distances, labels, query_labels, skip, k, out):
+    """Share of the k nearest columns that have the label of the row; column skip[r] is left out."""
+    best = np.empty(k, distances.dtype)
+    nearest = np.empty(k, np.int64)
+    for r in range(distances.shape[0]):
+        best[:] = np.inf
+        worst = best[-1]
+        for c in range(distances.shape[1]):
+            value = distances[r, c]
+            if value < worst and c != skip[r]:
+                _insert(best, nearest, value, c)
+                worst = best[-1]
+        right = 0
+        for place in range(k):
+            right += labels[nearest[place]] == query_labels[r]
+        out[r] = right / k
+
+
+@_compile
 def ranking_keys(bits, queries, labels, origin, copies):
     """Turn the distances of a block, in place, into integers that sort as the ranking does.
 

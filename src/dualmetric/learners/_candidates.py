@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.extmath import row_norms
 
 from .. import products, spaces
 from .._types import Array, Rows
@@ -147,28 +147,35 @@ def _judge(
     """Function of training and test rows in some space to a score for each test row."""
     if scoring == "map":
         return lambda _, test: average_precisions(test, test_codes)
-    # the share of neighbours that are right tells settings apart sooner than their vote
-    if not same_classes:
-
-        def among_each_other(_: Rows, test: Rows) -> Array:
-            k = min(N_VOTES, len(test_codes) - 1)
-            found = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(test)
-            near = found.kneighbors(return_distance=False)  # without the row itself
-            return (test_codes[near] == test_codes[:, None]).mean(axis=1)
-
-        return among_each_other
+    if not same_classes:  # held-out rows are neighbours of each other
+        places = np.arange(len(test_codes))
+        return lambda _, test: _right_shares(test, test_codes, test, test_codes, places)
+    nobody = np.full(len(test_codes), -1)
     voters = np.arange(len(train_codes))
     if len(voters) > _MOST_VOTERS:
         voters = np.random.default_rng(seed).choice(voters, _MOST_VOTERS, replace=False)
     codes = train_codes[voters]
+    return lambda train, test: _right_shares(train[voters], codes, test, test_codes, nobody)
 
-    def among_training_rows(train: Rows, test: Rows) -> Array:
-        k = min(N_VOTES, len(voters))
-        found = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(train[voters])
-        near = found.kneighbors(test, return_distance=False)
-        return (codes[near] == test_codes[:, None]).mean(axis=1)
 
-    return among_training_rows
+def _right_shares(rows: Rows, codes: Array, queries: Rows, wanted: Array, skip: Array) -> Array:
+    """Share of each query's five nearest rows that have its class.
+
+    It tells settings apart sooner than the vote of these rows.
+    """
+    from .. import _kernels
+
+    k = min(N_VOTES, rows.shape[0] - int(skip[0] >= 0))
+    norms = row_norms(rows, squared=True)
+    out = np.empty(queries.shape[0])
+    for start in range(0, queries.shape[0], 256):
+        block = slice(start, start + 256)
+        product = queries[block] @ rows.T
+        distances = product.toarray() if products.is_sparse(product) else product
+        distances *= -2
+        distances += norms  # a query's own length is the same for all
+        _kernels.right_neighbors(distances, codes, wanted[block], skip[block], k, out[block])
+    return out
 
 
 def _directions(
