@@ -79,9 +79,12 @@ def environment() -> dict[str, Any]:
     """Versions and machine, stored with every result."""
     from importlib.metadata import version
 
-    packages = ("dualmetric", "numpy", "scipy", "scikit-learn", "numba")
+    from dualmetric import __version__
+
+    packages = ("numpy", "scipy", "scikit-learn", "numba")
     return {
         "python": platform.python_version(),
+        "dualmetric": __version__,
         **{name: version(name) for name in packages},
         "processor": platform.machine(),
         "cores": os.cpu_count(),

@@ -171,9 +171,14 @@ class _Classes:
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Draw random triplets: anchor, then positive, then negative, each uniform."""
+
+        def below(limits: Array) -> Array:
+            # several times as fast as rng.integers(limits), and uniform to 53 bits
+            return (rng.random(size) * limits).astype(np.int64)
+
         anchor = self.anchors[rng.integers(len(self.anchors), size=size)]
         same = self.size[self.label[anchor]]
-        return self.build(anchor, rng.integers(same - 1), rng.integers(len(self.label) - same))
+        return self.build(anchor, below(same - 1), below(len(self.label) - same))
 
     def all(self) -> Array:
         """Return every triplet there is; for small data."""
@@ -191,6 +196,10 @@ def _distinct(index: Array, n_rows: int) -> Array:
     if len(index) == 0:
         return index
     pair = index[:, 0].astype(np.int64) * n_rows + index[:, 1]
+    if n_rows < 2**21:  # a triple fits into 64 bits: mostly there is no repetition, soon seen
+        keys = np.sort(pair * n_rows + index[:, 2])
+        if (keys[1:] != keys[:-1]).all():
+            return index
     order = np.lexsort((index[:, 2], pair))
     changes = (np.diff(pair[order]) != 0) | (np.diff(index[order, 2]) != 0)
     first = order[np.concatenate([[True], changes])]
