@@ -87,7 +87,7 @@ def environment() -> dict[str, Any]:
         "dualmetric": __version__,
         **{name: version(name) for name in packages},
         "processor": platform.machine(),
-        "cores": os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)),  # those that this process may use
     }
 
 
