@@ -24,7 +24,7 @@ from . import products
 from ._types import Array, Rows
 from .krylov import Vectors, conjugate_gradients
 
-_TOLERANCE = 1e-3  # of the random columns that project whitened rows
+_TOLERANCE = 1e-2  # of the random columns that project whitened rows
 _MAX_STEPS = 200
 
 

@@ -29,7 +29,7 @@ _AXES = {
 
 _SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01)
 # many features vary too little to be whitened strongly, and each step down costs more
-_WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7, 0.5)
+_WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7)
 
 
 class DuRPCV(LinearMetricLearner):
@@ -56,7 +56,7 @@ class DuRPCV(LinearMetricLearner):
         where the metric will meet classes that it has not seen.
     shrinkages : sequence of float, or None, default=None
         Candidates for ``shrinkage``. None tries 1, 0.84, 0.5, 0.1, 0.03 and 0.01; above 4,000
-        features 1, 0.92, 0.84, 0.7 and 0.5.
+        features 1, 0.92, 0.84 and 0.7.
     powers, distances, samplers, lifts, regs : sequence
         Candidates for the parameters of `DuRP` of these names, in the singular. A lift is left out
         for sparse rows.
