@@ -273,8 +273,15 @@ class TestDemo:
         monkeypatch.setenv("DUALMETRIC_DATA", "nowhere")
         assert "nowhere" in error_line(call("demo", "--dataset", "usps"))
 
-    @pytest.mark.parametrize("name", ["taken/a.png", "taken/new/a.png", "folder.png"])
-    def test_out_that_cannot_be_written(self, call, monkeypatch, tmp_path, name):
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("taken/a.png", "taken is a file, not a folder; name another place"),
+            ("taken/new/a.png", "taken is a file, not a folder; name another place"),
+            ("folder.png", "it is a folder; name a file"),
+        ],
+    )
+    def test_out_that_cannot_be_written(self, call, monkeypatch, tmp_path, name, reason):
         def learn(*arguments):
             raise AssertionError("it is to be told before the learning")
 
@@ -282,7 +289,7 @@ class TestDemo:
         (tmp_path / "taken").write_text("mine")
         (tmp_path / "folder.png").mkdir()
         line = error_line(call("demo", "--out", name))
-        assert line == f"dualmetric: --out: {name} cannot be written"
+        assert line == f"dualmetric: --out: {name} cannot be written: {reason}"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.png", "taken"]
         assert (tmp_path / "taken").read_text() == "mine"
 
@@ -301,7 +308,10 @@ class TestDemo:
         monkeypatch.setattr(os, "fsync", full)
         done = call("demo", "--out", "a.png")
         assert done.exit_code == 2
-        assert done.stderr == "dualmetric: [Errno 28] No space left on device\n"
+        assert done.stderr == (
+            "dualmetric: a.png could not be written: No space left on device; free some space or "
+            "name another place\n"
+        )
         assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
         assert (tmp_path / "a.png").read_text() == "before"
 

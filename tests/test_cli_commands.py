@@ -187,8 +187,8 @@ class TestFit:
         assert "The learned distance ranks better than plain" in done.stdout
         last = done.stdout.splitlines()[-1]
         assert re.match(
-            r"DuRP learned from 200 rows in \d+\.\d s; duality gap [\d.e-]+; rank \d of 6; "
-            r"new/folder/a\.safetensors, \d+\.\d kB$",
+            r"DuRP learned from 200 rows in \d+\.\d s; duality gap [\d.e-]+; rank \d of 6 "
+            r"features; new/folder/a\.safetensors, \d+\.\d kB$",
             last,
         )
         assert done.stderr == ""
@@ -224,6 +224,7 @@ class TestFit:
         found = as_json(
             *("fit", data, "--method", "durp", "--rank", 3, "--shrinkage", 0.5),
             *("--distance", "cosine", "--projections", 4, "--sampler", "neighbors", "--seed", 7),
+            *("--power", 0.25, "--lift", "rbf"),
         )
         expected = {
             "n_components": 3,
@@ -232,6 +233,8 @@ class TestFit:
             "n_projections": 4,
             "sampler": "neighbors",
             "random_state": 7,
+            "power": 0.25,
+            "lift": "rbf",
         }
         assert expected.items() <= found["parameters"].items()
         assert found["distance"] == "cosine"
@@ -244,11 +247,40 @@ class TestFit:
             ("duori", "--projections", 5),
             ("lmnn", "--sampler", "active"),
             ("euclidean", "--rank", 3),
+            ("oasis", "--power", 0.5),
+            ("lmnn", "--lift", "none"),
         ],
     )
     def test_options_that_do_not_go_with_a_method(self, data, method, option, value):
         line = refused("fit", data, "--method", method, option, value)
         assert line == f"{option} does not go with --method {method}: leave it out"
+
+    def test_auto_takes_the_lift_and_the_power(self, data):
+        options = ("--shrinkage", 0.3, "--rank", 2, "--power", 0.4)
+        for lift, landmarks in (("none", None), ("rbf", 200)):
+            found = as_json("fit", data, "--method", "auto", "--lift", lift, *options)
+            assert found["landmarks"] == landmarks
+            assert found["parameters"]["power"] == 0.4
+            assert (Metric.load("metric.safetensors").lift is None) == (lift == "none")
+
+    def test_rank_of_a_lifted_metric(self, data):
+        done = run("fit", data, "--lift", "rbf", "--rank", 2)
+        assert "; rank 2 over 200 landmarks; " in done.stdout
+        shown = run("info", "metric.safetensors").stdout
+        assert re.search("^rank +2 over 200 landmarks$", shown, re.M)
+        assert re.search("^lift +kernel values with 200 landmarks$", shown, re.M)
+
+    def test_wrong_lifts(self, data, folder):
+        line = refused("fit", data, "--lift", "poly")
+        assert line == "--lift: 'poly' is not known; known: none, rbf"
+        assert "exclude each other" in refused("fit", data, "--lift", "rbf", "--tfidf")
+        write_rows("a.svm", *make_rows())
+        assert "a.svm are sparse" in refused("fit", "a.svm", "--lift", "rbf")
+        assert left(folder) == ["a.svm"]
+
+    def test_one_class(self, folder):
+        np.savez("a.npz", X=make_rows(30)[0], y=np.zeros(30, dtype=np.int64))
+        assert "y has one class only (0): " in refused("fit", "a.npz")
 
     def test_unknown_method(self, data, folder):
         line = refused("fit", data, "--method", "itml")
@@ -258,6 +290,7 @@ class TestFit:
     def test_not_better(self, data):
         done = run("fit", data, "--method", "euclidean")
         assert "The learned distance is not better than plain" in done.stdout
+        assert "--shrinkage" not in done.stdout
         assert as_json("fit", data, "--method", "euclidean")["better"] is False
 
     def test_labels_as_text(self):
@@ -558,6 +591,14 @@ class TestTfidf:
         line = refused("fit", data, "--tfidf")
         assert "tf-idf is for counts, and the rows hold negative numbers" in line
 
+    def test_auto_does_not_lift_counts(self):
+        counts, y = make_counts()
+        np.savez("c.npz", X=counts.toarray(), y=y)
+        run("fit", "c.npz", "--tfidf", "--method", "auto", "--shrinkage", 0.5, "--rank", 2)
+        learned = Metric.load("metric.safetensors")
+        assert learned.idf is not None
+        assert learned.lift is None
+
 
 class TestEvaluate:
     def test_test_rows(self, data, learned):
@@ -590,6 +631,69 @@ class TestEvaluate:
         vote = np.array([np.bincount(row).argmax() for row in votes])
         assert found["scores"]["learned"]["knn"] == pytest.approx((vote == y).mean())
 
+    @pytest.mark.parametrize("form", ["a.npz", "a.csv", "a.svm"])
+    def test_rows_that_fit_held_out(self, form):
+        X, y = make_rows()
+        write_rows(form, X, y)
+        kept = as_json("fit", form, "--holdout", 0.2, "--seed", 3)
+        found = as_json("evaluate", "metric.safetensors", form)
+        assert found["rows"] == {"scored": 60, "training": 240}
+        for name, key in itertools.product(kept["scores"], METRICS):
+            assert found["scores"][name][key] == pytest.approx(kept["scores"][name][key])
+        shown = run("evaluate", "metric.safetensors", form)
+        assert "On 60 rows that were held out by fit, with 95 %" in shown.stdout
+        assert shown.stderr == ""
+
+    def test_a_file_in_another_form_is_the_same(self):
+        X, y = make_rows()
+        X = X.astype(np.float32)
+        np.save("x.npy", X)
+        np.save("y.npy", y)
+        run("fit", "x.npy", "--labels", "y.npy")
+        for form in ("a.npz", "a.csv", "a.svm"):
+            write_rows(form, X, y)
+            assert as_json("evaluate", "metric.safetensors", form)["rows"]["scored"] == 90
+
+    def test_a_share_held_out_comes_before_the_split_of_the_file(self, data):
+        kept = as_json("fit", data, "--holdout", 0.2)
+        found = as_json("evaluate", "metric.safetensors", data)
+        assert found["rows"] == {"scored": 60, "training": 240}
+        assert found["scores"]["learned"]["map"] == pytest.approx(kept["scores"]["learned"]["map"])
+
+    def test_rows_of_other_files_are_all_scored(self):
+        X, y = make_rows()
+        np.savez("a.npz", X=X, y=y)
+        run("fit", "a.npz")
+        np.savez("labels.npz", X=X, y=np.roll(y, 1))
+        np.savez("rows.npz", X=make_rows(seed=1)[0], y=y)
+        np.savez("fewer.npz", X=X[:200], y=y[:200])
+        for name, n in (("labels", 300), ("rows", 300), ("fewer", 200)):
+            done = run("evaluate", "metric.safetensors", f"{name}.npz")
+            assert f"On {n} rows, with" in done.stdout
+            assert done.stderr == ""
+
+    def test_rows_learned_from_are_named_so(self, data):
+        run("fit", data, "--holdout", 0)
+        done = run("evaluate", "metric.safetensors", data)
+        assert "On 100 rows, with" in done.stdout
+        assert done.stderr == (
+            "dualmetric: note: the metric was learned from these rows, so that the scores flatter "
+            "it\n"
+        )
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"holdout": "x"}, {"holdout": 7}, {"seed": None}, {"seed": -1}, {"rows": []}, None],
+    )
+    def test_odd_memory_of_the_split(self, change):
+        X, y = make_rows(60)
+        np.savez("a.npz", X=X, y=y)
+        run("fit", "a.npz")
+        learned = Metric.load("metric.safetensors")
+        kept = None if change is None else {**learned.info["split"], **change}
+        learned.with_info(split=kept).save("m")
+        assert as_json("evaluate", "m", "a.npz")["rows"] == {"scored": 60, "training": 0}
+
     def test_what_it_prints(self, data, learned):
         shown = run("evaluate", learned, data).stdout
         assert "On 100 rows, with 95 % confidence intervals:" in shown
@@ -614,6 +718,7 @@ class TestEvaluate:
         assert all(name in page for name in CLASSES)
         assert "row number 299" in page
         assert "row number 199" not in page  # a training row
+        assert re.search(r'"rows":\s*\[200,\s*201,\s*202,', page)  # numbers of the file
         assert done.stdout.endswith("Report: a.html\n")
 
     def test_report_of_pictures(self, data, learned, folder):
@@ -658,17 +763,34 @@ class TestVerdict:
         }
 
     def test_better(self):
-        said = verdict(self.numbers((0.5, 0.6, 0.9), (0.55, 0.6, 0.9), (0.7, 0.6, 0.8)))
+        said = verdict(self.numbers((0.5, 0.6, 0.9), (0.55, 0.6, 0.9), (0.7, 0.6, 0.8996)))
         assert said == (
             "The learned distance ranks better than plain cosine distance: mAP 70.0 %, not 55.0 %."
         )
 
     def test_better_but_not_for_voting(self):
-        said = verdict(self.numbers((0.5, 0.65, 0.9), (0.4, 0.6, 0.9), (0.7, 0.62, 0.8)))
+        said = verdict(self.numbers((0.5, 0.65, 0.9), (0.4, 0.6, 0.9), (0.7, 0.62, 0.9)))
         assert said.endswith(
             "mAP 70.0 %, not 50.0 %. But plain Euclidean distance is better for k-NN "
             "classification: 65.0 %, not 62.0 %."
         )
+
+    def test_better_but_not_near_the_front(self):
+        said = verdict(self.numbers((0.5, 0.6, 0.9), (0.4, 0.6, 0.95), (0.7, 0.6, 0.8)))
+        assert said.endswith(
+            "not 50.0 %. But plain cosine distance is better in recall@10: 95.0 %, not 80.0 %."
+        )
+        said = verdict(self.numbers((0.5, 0.7, 0.9), (0.4, 0.6, 0.95), (0.7, 0.6, 0.8)))
+        assert said.endswith(
+            "But plain Euclidean distance is better for k-NN classification: 70.0 %, not 60.0 %, "
+            "and plain cosine distance is better in recall@10: 95.0 %, not 80.0 %."
+        )
+
+    def test_advice_is_for_the_method(self):
+        numbers = self.numbers((0.5, 0.6, 0.9), (0.4, 0.6, 0.9), (0.5, 0.6, 0.9))
+        assert verdict(numbers, "DuRP").endswith("such as --shrinkage 0.3 or --distance cosine.")
+        assert verdict(numbers, "LMNN").endswith("Euclidean distance, or try --method auto.")
+        assert verdict(numbers, "Euclidean").endswith(": use plain Euclidean distance.")
 
     @pytest.mark.parametrize("learned", [0.5, 0.55])
     def test_not_better_than_one_of_them(self, learned):
@@ -723,6 +845,17 @@ class TestNeighbors:
         np.save("x.npy", make_rows(5)[0])
         found = as_json("neighbors", learned, "x.npy", "--query", 0)
         assert len(found["queries"][0]["learned"]) == 4
+
+    def test_several_rows(self, data, learned):
+        for given in (["3,5"], ["3 5"], [3, "--query", 5]):
+            found = as_json("neighbors", learned, data, "--query", *given)
+            assert [query["row"] for query in found["queries"]] == [3, 5]
+
+    def test_control_characters_of_labels_are_not_printed(self, learned):
+        X, y = make_rows(30)
+        np.savez("a.npz", X=X, y=np.array(["a\x1b[31m", "b", "c"])[y])
+        assert run("neighbors", learned, "a.npz", "--query", 0).stdout.startswith("Row 0: a[31m\n")
+        assert run("explain", learned, "a.npz", 0, 1).stdout.startswith("Row 0: a[31m\n")
 
     def test_wrong_rows(self, data, learned):
         line = refused("neighbors", learned, data, "--query", 300)
@@ -900,6 +1033,41 @@ class TestInfo:
             assert found[key] is None
         assert "rank" in run("info", "m").stdout
 
+    @pytest.mark.parametrize(
+        "info",
+        [
+            {"scores": {"mAP": 0.9}},
+            {"scores": {"learned": {"map": "high", "knn": 1, "recall": None}}},
+            {"scores": {"learned": {"map": 1e300, "knn": 1, "recall": 1}}},
+            {"scores": [1], "rows": 3, "parameters": [1], "class_names": 7, "method": {}},
+            {"rows": {"learned": "all"}, "class_names": [1, None], "version": [2]},
+        ],
+    )
+    def test_odd_metadata_are_left_out(self, info):
+        Metric(np.eye(3), info=info).save("m")
+        assert re.search("^rank +3 of 3 features$", run("info", "m").stdout, re.M)
+        found = as_json("info", "m")
+        for key in ("method", "parameters", "scores", "class_names", "rows"):
+            assert found[key] is None
+        assert found["written_by"] == (None if "version" in info else __version__)
+
+    def test_what_is_well_formed_is_shown(self):
+        good = {"map": 0.5, "knn": 0.25, "recall": 1}
+        scores = {"learned": {**good, "map_interval": "wide"}, "cosine": 3, "other": good}
+        Metric(np.eye(3), info={"scores": scores, "rows": 1, "method": "mine"}).save("m")
+        shown = run("info", "m").stdout
+        assert re.search(r"learned +│ +50\.0 │ +25\.0 │ +100\.0 │", shown)
+        assert re.search("^method +mine$", shown, re.M)
+        assert as_json("info", "m")["scores"] == {"learned": good}
+
+    def test_control_characters_are_not_printed(self):
+        odd = "a\x1b[31m\r\x07b"
+        info = {"method": odd, "version": odd, "class_names": [odd], "parameters": {odd: odd}}
+        Metric(np.eye(3), info=info).save("m")
+        shown = run("info", "m").stdout
+        assert shown.count("a[31mb") == 5
+        assert all(character.isprintable() for character in shown.replace("\n", ""))
+
     def test_json_is_what_the_file_holds(self, learned):
         found = as_json("info", learned)
         assert found["scores"] == Metric.load(learned).info["scores"]
@@ -1002,7 +1170,10 @@ class TestJson:
             ["doctor"],
         ):
             line = refused(*arguments, "--json", "taken/a.json")
-            assert line == "--json: taken/a.json cannot be written"
+            assert line == (
+                "--json: taken/a.json cannot be written: taken is a file, not a folder; name "
+                "another place"
+            )
         assert left(folder) == ["taken"]
 
 
@@ -1067,8 +1238,15 @@ class TestBadInput:
         for arguments in (*self.uses("m", data), ["info", "m"]):
             assert "m is not a metric file" in refused(*arguments)
 
-    @pytest.mark.parametrize("name", ["taken/a.npy", "taken/new/a.npy", "folder.npy"])
-    def test_unwritable_output(self, data, learned, folder, monkeypatch, name):
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("taken/a.npy", "taken is a file, not a folder; name another place"),
+            ("taken/new/a.npy", "taken is a file, not a folder; name another place"),
+            ("folder.npy", "it is a folder; name a file"),
+        ],
+    )
+    def test_unwritable_output(self, data, learned, folder, monkeypatch, name, reason):
         def work(*arguments, **options):
             raise AssertionError("it is to be told before the work")
 
@@ -1077,28 +1255,57 @@ class TestBadInput:
         (folder / "taken").write_text("mine")
         (folder / "folder.npy").mkdir()
         for arguments in (["fit", data], ["transform", learned, data], ["export", learned]):
-            assert refused(*arguments, "-o", name) == f"--out: {name} cannot be written"
+            line = refused(*arguments, "-o", name)
+            assert line == f"--out: {name} cannot be written: {reason}"
         line = refused("evaluate", learned, data, "--report", name)
-        assert line == f"--report: {name} cannot be written"
+        assert line == f"--report: {name} cannot be written: {reason}"
         assert left(folder) == ["folder.npy", "taken"]
 
     def test_full_disk(self, data, learned, folder, monkeypatch):
         def full(handle):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        (folder / "a.npy").write_text("before")
+        said = (
+            "could not be written: No space left on device; free some space or name another place"
+        )
+        for name in ("a.npy", "m"):
+            (folder / name).write_text("before")
         monkeypatch.setattr(os, "fsync", full)
         for arguments in (
-            ["fit", data, "-o", "a.npy"],
             ["transform", learned, data, "-o", "a.npy"],
             ["export", learned, "-o", "a.npy"],
+            ["fit", data, "-o", "m"],
         ):
-            assert refused(*arguments) == "[Errno 28] No space left on device"
+            assert refused(*arguments) == f"{arguments[-1]} {said}"
         done = call("evaluate", learned, data, "--report", "a.npy")
-        assert done.stderr == "dualmetric: [Errno 28] No space left on device\n"
+        assert done.stderr == f"dualmetric: a.npy {said}\n"
         assert done.exit_code == 2
-        assert left(folder) == ["a.npy"]
-        assert (folder / "a.npy").read_text() == "before"
+        assert left(folder) == ["a.npy", "m"]
+        assert {(folder / name).read_text() for name in left(folder)} == {"before"}
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
+    def test_pipes_are_not_replaced(self, data, learned, folder, monkeypatch):
+        def work(*arguments, **options):
+            raise AssertionError("it is to be told before the work")
+
+        monkeypatch.setattr(Metric, "load", work)
+        monkeypatch.setattr("dualmetric.rowfiles.read_rows", work)
+        os.mkfifo("pipe.npy")
+        (folder / "link.npy").symlink_to("pipe.npy")
+        for name in ("pipe.npy", "link.npy"):
+            said = f"{name} is not a regular file (a device or a pipe); name a file"
+            for arguments in (["fit", data], ["transform", learned, data], ["export", learned]):
+                assert refused(*arguments, "-o", name) == f"--out: {said}"
+            assert refused("evaluate", learned, data, "--json", name) == f"--json: {said}"
+        assert (folder / "pipe.npy").is_fifo()
+
+    @pytest.mark.parametrize("name", ["a.npy", "a.onnx", "a.pkl"])
+    def test_a_metric_is_not_named_as_another_kind_of_file(self, data, folder, name):
+        assert refused("fit", data, "-o", name) == (
+            f"--out: {name} is no name for a metric, which ends in .safetensors; dualmetric export "
+            "writes other files"
+        )
+        assert not left(folder)
 
     def test_an_input_is_not_written_over(self, data, learned, folder):
         for arguments in (

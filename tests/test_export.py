@@ -96,6 +96,12 @@ def test_npy_of_what_is_more_than_a_matrix(tmp_path):
         to_npy(make_metric("cosine"), tmp_path / "L.npy")
     with pytest.raises(ValueError, match=r"\.npy matrix cannot weigh counts by tf-idf.*: .* ONNX"):
         to_npy(make_metric(idf=True), tmp_path / "L.npy")
+    # of several steps, that which fewest targets can do
+    with pytest.raises(ValueError, match="cannot weigh counts by tf-idf"):
+        to_npy(make_metric("cosine", idf=True), tmp_path / "L.npy")
+    lift = Lift(np.zeros((3, 2)), 1.0)
+    with pytest.raises(ValueError, match="cannot compute kernel values with landmarks"):
+        to_npy(Metric(np.eye(3), distance="cosine", lift=lift), tmp_path / "L.npy")
     assert os.listdir(tmp_path) == []
 
 

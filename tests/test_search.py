@@ -208,6 +208,8 @@ def test_lift_is_left_out_for_sparse_rows():
     X, y = make_data()
     search = DuRPCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(sp.csr_matrix(X), y)
     assert {params.get("lift") for params in search.cv_results_["params"]} == {None}
+    with pytest.raises(ValueError, match="put None among the lifts"):
+        DuRPCV(lifts=["rbf"]).fit(sp.csr_matrix(X), y)
 
 
 @pytest.mark.parametrize("scoring", ["map", "knn"])

@@ -9,10 +9,27 @@ from pathlib import Path
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write to a temporary file beside ``path`` and put it in place in one step.
 
-    A link stays a link: the file it points to is replaced.
+    A link stays a link: the file it points to is replaced. Errors of the system name ``path``.
     """
-    path = Path(os.path.realpath(path))
+    given, path = Path(path), Path(os.path.realpath(path))
+    refuse_special(given)
     temporary = path.parent / f".dualmetric-{secrets.token_hex(8)}"
+    try:
+        _write(temporary, path, content)
+    except OSError as error:
+        if error.errno is not None:  # the temporary file is of no interest to anyone
+            error.filename, error.filename2 = str(given), None
+        raise
+
+
+def refuse_special(path: Path, prefix: str = "") -> None:
+    """Refuse a device, a pipe or a socket: it would be replaced, not written to."""
+    # asked of the name as given: the end of a link in /proc has no name to be resolved to
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{prefix}{path} is not a regular file (a device or a pipe); name a file")
+
+
+def _write(temporary: Path, path: Path, content: bytes) -> None:
     # unlike tempfile's, this mode honours the umask: others may read what they could read before
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:

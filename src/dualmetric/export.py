@@ -41,12 +41,12 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
     path : str or path
         File to write, in one step.
     """
+    _refuse_first_steps(metric, "a .npy matrix")
     if metric.kind == "cosine":
         raise ValueError(
             "a .npy matrix cannot centre rows and scale them to length one, as this metric does "
             "(distance='cosine'): export it to ONNX, FAISS or torch, or keep metric.transform(X)"
         )
-    _refuse_first_steps(metric, "a .npy matrix")
     content = io.BytesIO()
     np.save(content, np.ascontiguousarray(_written_factor(metric)), allow_pickle=False)
     write_atomically(path, content.getvalue())

@@ -142,7 +142,8 @@ class _Classes:
         self.size = np.bincount(self.label)
         if len(names) < 2:
             raise ValueError(
-                f"y has one class only ({names[0]!r}): triplets need rows of at least two classes"
+                f"y has one class only ({names[:1].tolist()[0]!r}): triplets need rows of at least "
+                "two classes"
             )
         if self.size.max() < 2:
             raise ValueError(

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from .._version import __version__
 from ._options import Verbose, is_verbose
+from ._output import printable
 from .demo import demo
 from .doctor import doctor
 from .evaluate import evaluate
@@ -61,7 +62,8 @@ def _fail(ctx: Any, message: str) -> NoReturn:
     """End with one line, after the traceback where that was asked for."""
     if is_verbose(ctx):
         typer.echo(traceback.format_exc(), err=True)
-    typer.echo("dualmetric: " + " ".join(message.splitlines()), err=True)
+    # it may quote a file, control characters and all
+    typer.echo("dualmetric: " + printable(" ".join(message.splitlines())), err=True)
     raise typer.Exit(2) from None
 
 

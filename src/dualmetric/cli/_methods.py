@@ -26,6 +26,8 @@ _PARAMETERS = {
     "--distance": "distance",
     "--projections": "n_projections",
     "--sampler": "sampler",
+    "--power": "power",
+    "--lift": "lift",
 }
 # what is left open is chosen
 _CANDIDATES = {
@@ -33,7 +35,10 @@ _CANDIDATES = {
     "--shrinkage": "shrinkages",
     "--distance": "distances",
     "--sampler": "samplers",
+    "--power": "powers",
+    "--lift": "lifts",
 }
+_LIFTS = {"none": None, "rbf": "rbf"}
 
 
 def build_learner(method: str, options: dict[str, Any], seed: int) -> MetricLearner:
@@ -51,6 +56,10 @@ def build_learner(method: str, options: dict[str, Any], seed: int) -> MetricLear
     for option, value in options.items():
         if value is None:
             continue
+        if option == "--lift":
+            if value not in _LIFTS:
+                raise ValueError(f"--lift: {value!r} is not known; known: {', '.join(_LIFTS)}")
+            value = _LIFTS[value]
         if method == "auto" and option in _CANDIDATES:
             parameters[_CANDIDATES[option]] = [value]
             continue

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json as json_format
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .._files import write_atomically
+from .._files import refuse_special, write_atomically
 from .._version import __version__
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
         console.print(f"{name:<{width}}  {value}")
 
 
+def printable(value: object) -> str:
+    """Text from a file without control characters, which could move the cursor or worse."""
+    return "".join(character for character in str(value) if character.isprintable())
+
+
 def note(text: str) -> None:
     """Say something beside the result."""
     typer.echo(f"dualmetric: note: {text}", err=True)
@@ -45,20 +52,46 @@ def check_output(path: Path | None, option: str, *, inputs: Sequence[Path | None
     """Raise now, not after the work, where a file could not be written."""
     if path is None or (option == "--json" and path == STANDARD_OUTPUT):
         return
-    folder = path.parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
-        raise ValueError(f"{option}: {path} cannot be written")
+    refuse_special(path, f"{option}: ")
+    if reason := _obstacle(path):
+        raise ValueError(f"{option}: {path} cannot be written: {reason}")
     for given in inputs:
         if given is not None and os.path.realpath(path) == os.path.realpath(given):
             raise ValueError(f"{option}: {path} is a file of this command already: choose another")
 
 
+def _obstacle(path: Path) -> str | None:
+    """What is in the way of a file, as far as it can be told without writing."""
+    if path.is_dir():
+        return "it is a folder; name a file"
+    folder = path.parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        return f"{folder} is a file, not a folder; name another place"
+    if not os.access(folder, os.W_OK):
+        return f"you may not write in {folder.absolute()}; name another place"
+    return None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make the folder of a file that is then written, and say what the system refused."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free some space or name another place" if full else "name another place"
+        raise OSError(f"{path} could not be written: {error.strerror}; {remedy}") from error
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file, and the folder it lies in where that is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content)
+    with writing(path):
+        write_atomically(path, content)
 
 
 def write_json(path: Path | None, command: str, result: dict[str, Any]) -> None:

@@ -55,6 +55,15 @@ def hold_out(y: Array, share: float, seed: int) -> tuple[Array, Array]:
     return np.setdiff1d(np.arange(len(y)), test), test
 
 
+def held_out_share(file: RowFile, tested: RowFile | None, holdout: float | None) -> float | None:
+    """Share of the rows that is held out at random; None where ``file`` says which rows are."""
+    if file.train_idx is not None and holdout is None:
+        return None
+    if tested is not None or file.y is None:
+        return 0.0
+    return HOLDOUT if holdout is None else holdout
+
+
 def split(
     file: RowFile,
     tested: RowFile | None,
@@ -80,10 +89,11 @@ def split(
     from ..sources import LEARNING_ROWS, is_source
 
     rows = held_out = None
-    if file.train_idx is not None and holdout is None:
+    share = held_out_share(file, tested, holdout)
+    if share is None:
         rows, held_out = file.train_idx, file.test_idx
-    elif tested is None and file.y is not None and holdout != 0:
-        rows, held_out = hold_out(file.y, holdout or HOLDOUT, seed)
+    elif share and file.y is not None:
+        rows, held_out = hold_out(file.y, share, seed)
     if triplets is not None:
         rows, triplets = _among(triplets, file, rows)
     most = LEARNING_ROWS if is_source(file.X) and triplets is None else None

@@ -15,6 +15,11 @@ NAMES = {
     "learned": "learned distance",
 }
 _HEADINGS = {"map": "mAP %", "knn": "5-NN %", "recall": "recall@10 %"}
+_PURPOSES = {"knn": "for k-NN classification", "recall": "in recall@10"}
+
+_OTHER_SETTINGS = ", or try other settings, such as --shrinkage 0.3 or --distance cosine"
+# of the methods that have no such settings
+_OTHERWISE = dict.fromkeys(("OASIS", "LMNN"), ", or try --method auto") | {"Euclidean": ""}
 
 Numbers = dict[str, dict[str, float]]
 
@@ -64,32 +69,37 @@ def score_table(numbers: dict[str, Any]) -> Table:
     return table
 
 
+def rank_in_words(result: dict[str, Any]) -> str:
+    """The rank beside what it is at most: the features, or the landmarks of a lift."""
+    if result["landmarks"] is not None:
+        return f"{result['rank']:,} over {result['landmarks']:,} landmarks"
+    return f"{result['rank']:,} of {result['n_features']:,} features"
+
+
 def is_better(numbers: Numbers) -> bool:
     """Whether the learned distance ranks better, by mAP, than both plain ones."""
     return numbers["learned"]["map"] > max(numbers[name]["map"] for name in ("euclidean", "cosine"))
 
 
-def verdict(numbers: Numbers) -> str:
-    """Whether learning was worth it, in plain words."""
+def verdict(numbers: Numbers, method: object = None) -> str:
+    """Whether learning was worth it, in plain words; ``method`` is the name of the estimator."""
     rival = max(("euclidean", "cosine"), key=lambda name: numbers[name]["map"])
     learned, plain = (f"{100 * numbers[name]['map']:.1f} %" for name in ("learned", rival))
     if is_better(numbers):
         said = f"The learned distance ranks better than {NAMES[rival]}: mAP {learned}, not {plain}."
-        return f"{said} {_voting(numbers)}".rstrip()
+        losses = [_loss(numbers, key) for key in _PURPOSES]
+        but = ", and ".join(loss for loss in losses if loss)
+        return f"{said} But {but}." if but else said
     return (
         f"The learned distance is not better than {NAMES[rival]} on these rows (mAP {learned}, "
-        f"against {plain}): use {NAMES[rival]}, or try other settings, such as --shrinkage 0.3 or "
-        "--distance cosine."
+        f"against {plain}): use {NAMES[rival]}{_OTHERWISE.get(str(method), _OTHER_SETTINGS)}."
     )
 
 
-def _voting(numbers: Numbers) -> str:
-    """Where ranking got better and classification by neighbours did not, say that too."""
-    rival = max(("euclidean", "cosine"), key=lambda name: numbers[name]["knn"])
-    learned, plain = (numbers[name]["knn"] for name in ("learned", rival))
+def _loss(numbers: Numbers, key: str) -> str | None:
+    """What is said where ranking got better and another score, as it is shown, did not."""
+    rival = max(("euclidean", "cosine"), key=lambda name: numbers[name][key])
+    learned, plain = (round(100 * numbers[name][key], 1) for name in ("learned", rival))
     if learned >= plain:
-        return ""
-    return (
-        f"But {NAMES[rival]} is better for k-NN classification: {100 * plain:.1f} %, not "
-        f"{100 * learned:.1f} %."
-    )
+        return None
+    return f"{NAMES[rival]} is better {_PURPOSES[key]}: {plain:.1f} %, not {learned:.1f} %"

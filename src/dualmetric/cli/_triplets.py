@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 def read_triplets(path: Path, n_rows: int) -> Array:
     """Triples (anchor, positive, negative) of row numbers: ``.npy``, ``.npz`` or ``.csv``."""
+    from ..rowfiles._common import cause
     from ..triplets import Triplets
 
     if not path.is_file():
@@ -18,7 +19,7 @@ def read_triplets(path: Path, n_rows: int) -> Array:
     try:
         return Triplets.from_array(_read(path), n_rows).index
     except (ValueError, KeyError, EOFError, OSError) as error:
-        raise ValueError(f"--triplets: {path}: {error}") from error
+        raise ValueError(f"--triplets: {path}: {cause(error)}") from error
 
 
 def _read(path: Path) -> Array:

@@ -39,11 +39,13 @@ def evaluate(
 ) -> None:
     """Score a metric beside the plain distances on rows that it was not learned from.
 
-    In a file with train_idx and test_idx these are the test rows, and k-NN looks among the
-    training rows; else all rows of DATA, each against all others.
+    Where the metric was learned from a part of DATA, these are the other rows; in a file with
+    train_idx and test_idx, the test rows. k-NN then looks among the training rows. Else all rows
+    of DATA are scored, each against all others.
     """
     from ..comparison import compare
     from ._data import load_metric, read_data_for, read_names
+    from ._memory import rows_to_evaluate
     from ._output import check_output, make_console, note, write_file, write_json
     from ._parts import take
     from ._scores import is_better, score_table, verdict, with_intervals
@@ -62,19 +64,21 @@ def evaluate(
         raise ValueError(f"{data} has no labels to score by: name a file or column with --labels")
     feature_names = read_names(names, learned.n_features) or file.feature_names
     snippets = _read_texts(texts, file.X.shape[0])
-    scored = take(file, file.test_idx, EVALUATED_ROWS, seed=0)
+    chosen = rows_to_evaluate(learned, file)
+    scored = take(file, chosen.scored, EVALUATED_ROWS, seed=0)
     base: tuple[Any, Any] = (None, None)
-    if file.train_idx is not None:
-        train = take(file, file.train_idx, VOTING_ROWS, seed=0)
+    if chosen.voters is not None:
+        train = take(file, chosen.voters, VOTING_ROWS, seed=0)
         base = (train.X, train.y)
-    if len(scored) < (file.X.shape[0] if file.test_idx is None else len(file.test_idx)):
+    if len(scored) < (file.X.shape[0] if chosen.scored is None else len(chosen.scored)):
         note(f"scores are those of {len(scored):,} rows, chosen at random")
     scores = compare(learned, scored.X, scored.y, *base)
     numbers = with_intervals(scores)
     console = make_console(json)
-    console.print(f"On {len(scored):,} rows, with 95 % confidence intervals:")
+    which = "rows that were held out by fit" if chosen.held_out else "rows"
+    console.print(f"On {len(scored):,} {which}, with 95 % confidence intervals:")
     console.print(score_table(numbers))
-    console.print(verdict(numbers))
+    console.print(verdict(numbers, learned.info.get("method")))
     if report is not None:
         from ..report import build_report
 
@@ -89,6 +93,7 @@ def evaluate(
             texts=None if snippets is None else [snippets[row] for row in scored.rows],
             image_shape=shape,
             scores=scores,
+            row_numbers=scored.rows,
         )
         write_file(report, page.encode())
         console.print(f"Report: {report}")

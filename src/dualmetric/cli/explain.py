@@ -26,7 +26,7 @@ def explain(
 ) -> None:
     """Split the learned distance between two rows into what each feature adds to it."""
     from ._data import check_row, load_metric, read_data_for, read_names
-    from ._output import check_output, make_console, write_json
+    from ._output import check_output, make_console, printable, write_json
 
     check_output(json, "--json", inputs=(metric, data, names))
     learned = load_metric(metric)
@@ -39,7 +39,7 @@ def explain(
     rows = [{"row": row, "label": file.label(row)} for row in (first, second)]
     console = make_console(json)
     for given in rows:
-        label = "" if given["label"] is None else f": {given['label']}"
+        label = "" if given["label"] is None else f": {printable(given['label'])}"
         console.print(f"Row {given['row']}{label}")
     console.print(str(found))
     result = {

@@ -33,14 +33,14 @@ def export(
     """Write a metric for other programs: NumPy, ONNX, FAISS or torch, by the suffix."""
     from .._system import format_bytes
     from ._data import load_metric
-    from ._output import check_output, make_console
+    from ._output import check_output, make_console, writing
 
     if out.suffix not in SUFFIXES:
         raise ValueError(f"--out: {out.name} must end in one of {', '.join(SUFFIXES)}")
     check_output(out, "--out", inputs=(metric,))
     learned = load_metric(metric)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    _write(learned, out)
+    with writing(out):
+        _write(learned, out)
     make_console().print(f"{out}, {format_bytes(out.stat().st_size)}")
 
 

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from ._learning import Steps
     from ._parts import Part
 
+SUFFIX = ".safetensors"
+
 
 def fit(
     data: DataFile,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the metric.")
-    ] = Path("metric.safetensors"),
+    ] = Path(f"metric{SUFFIX}"),
     method: Annotated[
         str,
         typer.Option(
@@ -59,6 +61,19 @@ def fit(
         str | None,
         typer.Option(metavar="NAME", help="active ranks best, neighbors aids k-NN."),
     ] = None,
+    power: Annotated[
+        float | None,
+        typer.Option(
+            help="How much directions differ in length, from 0: all alike; 0.5 is the paper's."
+        ),
+    ] = None,
+    lift: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="rbf learns on kernel values of dense rows; none leaves rows as they are.",
+        ),
+    ] = None,
     tfidf: Annotated[
         bool,
         typer.Option("--tfidf", help="DATA holds counts of words: weight them, and remember that."),
@@ -81,11 +96,13 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Learn a metric, score it on held-out rows beside the plain distances, and save it."""
+    from ..products import is_sparse
     from ._data import read_data, read_names, read_test_data
     from ._learning import steps_on_terminal
+    from ._memory import describe_split
     from ._methods import WITHOUT_TRIPLETS, build_learner
-    from ._output import check_output, make_console, note, write_json
-    from ._parts import split
+    from ._output import check_output, make_console, note, write_json, writing
+    from ._parts import held_out_share, split
     from ._scores import is_better
     from ._triplets import read_triplets
 
@@ -93,24 +110,37 @@ def fit(
         raise ValueError("--test and --holdout exclude each other: give one of them")
     if triplets is not None and method in WITHOUT_TRIPLETS:
         raise ValueError(f"--triplets do not go with --method {method}: it needs labels, or none")
+    if tfidf and lift == "rbf":
+        raise ValueError("--tfidf and --lift rbf exclude each other: give one of them")
     inputs = (data, test, triplets, names)
     check_output(out, "--out", inputs=inputs)
     check_output(json, "--json", inputs=(*inputs, out))
+    if out.suffix not in ("", SUFFIX):
+        raise ValueError(
+            f"--out: {out.name} is no name for a metric, which ends in {SUFFIX}; dualmetric export "
+            "writes other files"
+        )
     options = {
         "--rank": rank,
         "--shrinkage": shrinkage,
         "--distance": distance,
         "--projections": projections,
         "--sampler": sampler,
+        "--power": power,
+        "--lift": lift,
     }
     if method == "auto" and triplets is not None:
         method = "durp"  # held-out rows without labels cannot be scored
+    if method == "auto" and tfidf:
+        options["--lift"] = "none"  # no metric has both
     learner = build_learner(method, options, seed)
     console = make_console(json)
     with steps_on_terminal() as steps:
         steps.begin("reading")
         file = read_data(data, labels)
         feature_names = read_names(names, file.X.shape[1]) or file.feature_names
+        if lift == "rbf" and is_sparse(file.X):
+            raise ValueError(f"--lift rbf takes dense rows, and those of {data} are sparse")
         given = None if triplets is None else read_triplets(triplets, file.X.shape[0])
         if file.y is None and given is None and method != "euclidean":
             raise ValueError(
@@ -126,14 +156,17 @@ def fit(
         seconds = perf_counter() - begin
         scores = _score(metric, train, held_out, steps)
     metric = _described(metric, file, feature_names, train, held_out, scores)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    metric.save(out)
+    kept = describe_split(file, held_out_share(file, tested, holdout), seed)
+    metric = metric if kept is None else metric.with_info(split=kept)
+    with writing(out):
+        metric.save(out)
     result = {
         "metric": str(out),
         "method": metric.info["method"],
         "parameters": metric.info["parameters"],
         "distance": metric.kind,
         "tfidf": tfidf,
+        "landmarks": None if metric.lift is None else len(metric.lift.landmarks),
         "rank": metric.rank,
         "n_features": metric.n_features,
         "rows": metric.info["rows"],
@@ -225,7 +258,7 @@ def _described(
 
 def _show(console: Any, result: dict[str, Any]) -> None:
     from .._system import format_bytes
-    from ._scores import score_table, verdict
+    from ._scores import rank_in_words, score_table, verdict
 
     rows, scores = result["rows"], result["scores"]
     if result["recommendation"] is not None:
@@ -233,14 +266,14 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     if scores is not None:
         console.print(f"On {rows['held_out']:,} rows that were not learned from:")
         console.print(score_table(scores))
-        console.print(verdict(scores))
+        console.print(verdict(scores, result["method"]))
     else:
         console.print("No scores: there are no held-out rows with labels.")
     gap = result["duality_gap"]
     facts = (
         f"{result['method']} learned from {rows['learned']:,} rows in {result['seconds']:.1f} s",
         None if gap is None else f"duality gap {gap:.3g}",
-        f"rank {result['rank']} of {result['n_features']:,}",
+        f"rank {rank_in_words(result)}",
         f"{result['metric']}, {format_bytes(result['file_bytes'])}",
     )
     console.print("; ".join(filter(None, facts)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +59,7 @@ def neighbors(
 
 
 def _numbers(values: list[str]) -> list[int]:
-    texts = [text.strip() for value in values for text in value.split(",")]
+    texts = [text for value in values for text in re.split(r"[,\s]+", value.strip())]
     if wrong := [text for text in texts if not text.isdecimal()]:
         raise ValueError(f"--query: {wrong[0]!r} is not the number of a row, 0 or more")
     return list(dict.fromkeys(map(int, texts)))
@@ -113,8 +114,10 @@ def _nearest(distances: Array, query: int, k: int, file: RowFile) -> list[dict[s
 def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
     from rich.table import Table
 
+    from ._output import printable
+
     for query in found:
-        label = query["label"]
+        label = None if query["label"] is None else printable(query["label"])
         console.print(f"Row {query['row']}" + ("" if label is None else f": {label}"))
         table = Table("")
         for name in ("learned", f"plain {kind}"):
@@ -128,6 +131,7 @@ def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
             for near in pair:
                 cells += [str(near["row"]), f"{near['distance']:.4g}"]
                 if label is not None:
-                    cells.append(("✓ " if near["label"] == label else "  ") + near["label"])
+                    mark = "✓ " if near["label"] == query["label"] else "  "
+                    cells.append(mark + printable(near["label"]))
             table.add_row(str(number), *cells)
         console.print(table)

@@ -29,21 +29,21 @@ def transform(
     from .._system import format_bytes
     from ..rowfiles import check_writable_form, write_rows
     from ._data import load_metric, read_data_for
-    from ._output import check_output, make_console
+    from ._output import check_output, make_console, writing
 
     check_writable_form(out)
     check_output(out, "--out", inputs=(metric, data))
     learned = load_metric(metric)
     file = read_data_for(learned, data, labels)
     vectors = learned.transform(file.X)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_rows(
-        out,
-        vectors,
-        file.y,
-        class_names=file.class_names,
-        train_idx=file.train_idx,
-        test_idx=file.test_idx,
-    )
+    with writing(out):
+        write_rows(
+            out,
+            vectors,
+            file.y,
+            class_names=file.class_names,
+            train_idx=file.train_idx,
+            test_idx=file.test_idx,
+        )
     n, d = vectors.shape
     make_console().print(f"{n:,} rows of {d:,} numbers: {out}, {format_bytes(out.stat().st_size)}")

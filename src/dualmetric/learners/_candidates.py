@@ -105,9 +105,12 @@ def score_candidates(
         scores = judge(*rows)
         result.append(Candidate({"distance": distance}, scores, 0.0, perf_counter() - begin))
     ranks = _ranks(settings.ranks, int(codes.max()) + 1)
-    for lift in settings.axes["lift"]:
-        if lift is not None and products.is_sparse(X):
-            continue
+    lifts = settings.axes["lift"]
+    if products.is_sparse(X):
+        lifts = [lift for lift in lifts if lift is None]
+        if not lifts:
+            raise ValueError("a lift is for dense rows, and X is sparse: put None among the lifts")
+    for lift in lifts:
         for base, spent, values, mapped in _directions(
             train, test, codes[part.train], lift, ranks, settings, seed
         ):

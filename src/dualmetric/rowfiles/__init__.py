@@ -1,17 +1,20 @@
 """Files of rows with labels: what people have, read and written in one call.
 
-=======================  ==========================================================================
-suffix                   holds
-=======================  ==========================================================================
-``.npz``                 ``X``, or the parts of a sparse matrix (also those that
-                         ``scipy.sparse.save_npz`` writes), and perhaps ``y``, ``class_names``,
-                         ``feature_names``, ``train_idx`` and ``test_idx``
-``.npy``                 the rows alone
-``.svm``, ``.libsvm``,   svmlight: a label and ``index:value`` of all that is not zero
-``.svmlight``
-``.csv``                 a header, a column a feature, and perhaps a column of labels
-``.parquet``             the same, or a column of vectors; needs ``dualmetric[parquet]``
-=======================  ==========================================================================
+======================================  ===========================================================
+suffix                                  holds
+======================================  ===========================================================
+``.npz``                                ``X``, or the parts of a sparse matrix (also those that
+                                        ``scipy.sparse.save_npz`` writes), and perhaps ``y``,
+                                        ``class_names``, ``feature_names``, ``train_idx`` and
+                                        ``test_idx``
+``.npy``                                the rows alone
+``.svm``, ``.libsvm``, ``.svmlight``    svmlight: a label and ``index:value`` of all that is not
+                                        zero
+``.csv``                                a header, a column a feature, and perhaps a column of
+                                        labels
+``.parquet``                            the same, or a column of vectors; needs
+                                        ``dualmetric[parquet]``
+======================================  ===========================================================
 
 svmlight and csv may be compressed (``.gz``, ``.bz2``). A compressed file of any other name is taken
 for svmlight: LIBSVM names its data sets so. No pickle is ever read.

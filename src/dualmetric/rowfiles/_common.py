@@ -110,9 +110,15 @@ def reading(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # not allowed, or a failing disk: the system says it best
         raise ValueError(
-            f"{path} is not what its name says, or is damaged ({error or type(error).__name__}): "
-            "make it again"
+            f"{path} is not what its name says, or is damaged ({cause(error)}): make it again"
         ) from error
+
+
+def cause(error: Exception) -> str:
+    """What an error says, but for NumPy's advice to read a pickle, which could run anything."""
+    if "pickle" in str(error):
+        return "it holds no array of plain numbers or text, and pickles are not read"
+    return str(error) or type(error).__name__
 
 
 def clean_labels(values: Array) -> Array:

@@ -1,0 +1,59 @@
+"""Files that are written in one step; see test_metric_file.py for writes that are stopped."""
+
+import errno
+import os
+
+import pytest
+
+from dualmetric._files import write_atomically
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
+@pytest.mark.parametrize("linked", [False, True])
+def test_pipes_are_not_replaced(linked, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "pipe"
+    if linked:
+        path = tmp_path / "link"
+        path.symlink_to("pipe")
+    with pytest.raises(ValueError, match=rf"{path.name} is not a regular file .*; name a file"):
+        write_atomically(path, b"x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert path.is_symlink() == linked
+    assert len(os.listdir(tmp_path)) == 1 + linked
+
+
+def test_pipes_that_have_no_name():
+    """As standard output has, where it goes to another program."""
+    reader, writer = os.pipe()
+    try:
+        path = f"/proc/self/fd/{writer}"
+        if not os.path.exists(path):
+            pytest.skip("no /proc here")
+        with pytest.raises(ValueError, match="is not a regular file"):
+            write_atomically(path, b"x")
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+def test_errors_name_the_target(call, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", "temporary")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, full)
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            write_atomically(tmp_path / "a", b"x")
+    assert caught.value.filename == str(tmp_path / "a")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="another error there")
+def test_folders_are_not_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as caught:
+        write_atomically(tmp_path / "folder", b"x")
+    assert caught.value.filename == str(tmp_path / "folder")
+    assert os.listdir(tmp_path) == ["folder"]
