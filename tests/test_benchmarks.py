@@ -294,6 +294,13 @@ def test_targets_from_results(made_results):
     assert "| 1.00 | yes |" in found[next(key for key in found if "rows" in key)]
 
 
+def test_times_of_different_conditions_are_not_compared(made_results):
+    store.append(made_record("NCA", map=0.58, fit_seconds=76.0, threads=8), made_results)
+    text = targets.section(summary.results(made_results))
+    assert "better mAP | not measured side by side | not measured |" in text
+    assert "253 ×" not in text
+
+
 def test_stored_results_hold_no_names_of_machines():
     for record in store.read().values():
         assert set(record["machine"]) <= {"processor", "cores", "memory_gb", "system"}

@@ -1,6 +1,7 @@
 """The README's figure: mAP over the time of a fit."""
 
 import io
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ def draw(found: dict[Problem, list[Result]], path: Path) -> None:
             axis.set_visible(False)
         for axis, (name, some) in zip(axes.flat, panels, strict=False):
             _panel(axis, name, some)
-        busy = any(result.busy for _, some in panels for result in some)
-        drawing.supxlabel("seconds of a fit" + (" (of the processors)" if busy else ""))
+        apart = any(len({result.conditions for result in some}) > 1 for _, some in panels)
+        note = " (hollow: measured on another or a busy machine)" if apart else ""
+        drawing.supxlabel("seconds of a fit" + note)
         drawing.supylabel("mAP on test rows, %")
         drawing.draw_without_rendering()  # the layout, which labels need
         renderer = drawing.canvas.get_renderer()
@@ -95,9 +97,12 @@ def _panel(axis: Any, name: str, some: list[Result]) -> None:
     axis.set_axisbelow(True)
     axis.tick_params(which="both", length=0)
     axis.spines[["top", "right"]].set_visible(False)
+    usual = Counter(result.conditions for result in some).most_common(1)[0][0]
     for seconds, score, result in points:
         colour = OURS if result.ours else PEERS
-        axis.scatter(seconds, score, s=36 if result.ours else 24, color=colour, zorder=3)
+        inside = colour if result.conditions == usual else "white"
+        size = 36 if result.ours else 24
+        axis.scatter(seconds, score, s=size, facecolors=inside, edgecolors=colour, zorder=3)
     scores = [score for _, score, _ in points]
     room = max(max(scores) - min(scores), 5.0)
     axis.set_ylim(min(scores) - 0.1 * room, max(scores) + 0.1 * room)

@@ -34,6 +34,12 @@ class Result:
     first: dict[str, Any] = field(default_factory=dict)
     """The record of the first seed."""
 
+    @property
+    def conditions(self) -> tuple[Any, ...]:
+        """What must be equal for times to be compared: machine, threads, whether it was busy."""
+        machine = self.first["machine"]
+        return *sorted(machine.items(), key=str), self.first.get("threads"), self.busy
+
 
 Problem = tuple[str, str, tuple[tuple[str, Any], ...]]
 """Objective, data set, variant."""
