@@ -152,6 +152,7 @@ def test_picks_the_best_and_learns_from_all_rows():
     assert search.best_score_ > scores[:2].max() + 0.2
     again = DuRP(n_projections=5, n_triplets=2000, random_state=_seed(), **search.best_params_)
     assert_array_equal(again.fit(X, y).transform(X), search.transform(X))
+    assert search.refit_time_ > 0
     text = search.recommend()
     assert text.startswith("Use DuRP(lift=None")
     assert f"mAP {100 * search.best_score_:.1f} % on held-out rows" in text

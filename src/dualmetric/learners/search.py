@@ -2,6 +2,7 @@
 
 import warnings
 from numbers import Integral
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
@@ -84,6 +85,8 @@ class DuRPCV(LinearMetricLearner):
         As `GridSearchCV` has it: ``params``, ``param_*``, ``split*_test_score``,
         ``mean_test_score``, ``std_test_score``, ``rank_test_score``, ``mean_fit_time`` (of the
         part that settings share), ``mean_score_time``.
+    refit_time_ : float
+        Seconds of learning the chosen metric from all rows.
     gain_interval_ : tuple of float
         95 % interval of how much the best learned metric scores above the better plain distance.
     n_features_in_ : int
@@ -259,7 +262,9 @@ class DuRPCV(LinearMetricLearner):
                 random_state=seed,
                 **self.best_params_,
             )
+        begin = perf_counter()
         self.best_estimator_ = model.fit(X, labels)
+        self.refit_time_ = perf_counter() - begin
         names = getattr(self, "feature_names_in_", None)
         self.metric_ = model.metric_.replaced(
             feature_names=None if names is None else tuple(names),
