@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean
+from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean, Whitening
 
 DUAL = {"n_triplets": 500, "random_state": 0}
 SEARCH = {"shrinkages": [0.5], "powers": [0.0], "lifts": [None], **DUAL}
@@ -26,6 +26,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
         LMNN(),
         Euclidean(),
         DuRPCV(**SEARCH),
+        Whitening(),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )

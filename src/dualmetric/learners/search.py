@@ -17,6 +17,7 @@ from ._candidates import Candidate, Settings, score_candidates
 from ._dual import SPAN_LIMIT
 from ._folds import held_out_parts
 from .dual import DuRP
+from .whitened import Whitening
 
 _AXES = {
     "shrinkages": "shrinkage",
@@ -40,6 +41,8 @@ class DuRPCV(LinearMetricLearner):
     the best is learned anew from all. What combinations have in common is done once: triplets for
     each sampler, kernel features for each lift, the scatter within classes; all ranks, powers and
     distances are read off one set of directions.
+
+    `Whitening` is tried with each shrinkage, too, up to 1,000 features.
 
     The plain Euclidean and cosine distance are always among the candidates. Where none is better
     than the better of them by more than chance (a bootstrap interval over held-out queries), the
@@ -76,10 +79,11 @@ class DuRPCV(LinearMetricLearner):
     metric_ : Metric
         The chosen metric, learned from all rows.
     best_params_ : dict
-        Its settings: parameters of `DuRP`, or only ``distance`` where the plain distance is kept.
+        Its settings: parameters of `DuRP`; ``shrinkage`` and ``distance`` alone for `Whitening`,
+        and ``distance`` alone where the plain distance is kept.
     best_score_ : float
         Its score on held-out rows.
-    best_estimator_ : DuRP or Euclidean
+    best_estimator_ : DuRP, Whitening or Euclidean
         What learned it.
     cv_results_ : dict of ndarrays
         As `GridSearchCV` has it: ``params``, ``param_*``, ``split*_test_score``,
@@ -191,9 +195,11 @@ class DuRPCV(LinearMetricLearner):
                 f"{low:+.1f} to {high:+.1f} points)."
             )
         chosen = ", ".join(f"{key}={value!r}" for key, value in self.best_params_.items())
+        method = type(self.best_estimator_).__name__
         return (
-            f"Use DuRP({chosen}): {name} {100 * self.best_score_:.1f} % on held-out rows, where "
-            f"{plain} has {100 * self._best_plain.mean:.1f} % (a gain of {low:.1f} to {high:.1f})."
+            f"Use {method}({chosen}): {name} {100 * self.best_score_:.1f} % on held-out rows, "
+            f"where {plain} has {100 * self._best_plain.mean:.1f} % (a gain of {low:.1f} to "
+            f"{high:.1f})."
         )
 
     def _check_parameters(self) -> None:
@@ -254,6 +260,8 @@ class DuRPCV(LinearMetricLearner):
     def _learn(self, X: Rows, labels: Array, seed: int) -> Self:
         if self.best_params_.keys() == {"distance"}:
             model: Any = Euclidean(**self.best_params_)
+        elif self.best_params_.keys() == {"distance", "shrinkage"}:
+            model = Whitening(random_state=seed, **self.best_params_)
         else:
             model = DuRP(
                 n_projections=self.n_projections,
