@@ -201,3 +201,11 @@ class TestRecoverFactor:
         for rows, weights in ((X, 0 * weight), (np.ones_like(X), weight)):
             L = recovered(as_kind(rows, kind), triplets, weights, rank, rng)
             assert L.shape == (90, 0)
+
+
+def test_rounding_is_no_direction_with_a_scatter(rng):
+    v = rng.normal(size=(20, 3)).astype(np.float32)
+    S = (np.eye(20) + 0.5).astype(np.float32)
+    values, vectors = positive_part(-(v @ v.T), 2, S)
+    assert values.shape == (0,)
+    assert vectors.shape == (20, 0)

@@ -326,3 +326,28 @@ def test_whitening_of_all_shrinkage_is_the_plain_distance():
 def test_whitening_refuses(X, y, message):
     with pytest.raises(ValueError, match=message):
         Whitening().fit(X, y)
+
+
+# --- digits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scoring", ["map", "knn"])
+def test_a_large_mean_changes_no_score(scoring):
+    X, y = make_data(noise=2.0)
+    X = X.astype(np.float32)
+    near, far = (
+        DuRPCV(scoring=scoring, **SMALL).fit(rows, y) for rows in (X, X + np.float32(3000.0))
+    )
+    for number in (0, 2):  # the Euclidean distance, plain and whitened
+        assert far.cv_results_["mean_test_score"][number] == pytest.approx(
+            near.cv_results_["mean_test_score"][number], abs=0.01
+        )
+
+
+def test_a_rank_that_is_scored_is_the_rank_that_is_learned():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((1300, 1100)).astype(np.float32), np.arange(1300) % 2
+    X[:, 0] += 6.0 * y
+    settings = {**SMALL, "shrinkages": [0.5], "powers": [0.5], "ranks": [None]}
+    search = DuRPCV(**settings).fit(X, y)
+    assert {params.get("n_components") for params in search.cv_results_["params"][2:]} == {50}

@@ -459,3 +459,19 @@ def test_all_rows_needs_labels_and_few_features(monkeypatch):
     wide = Stored(np.zeros((60, 5000), np.float32))
     with pytest.raises(ValueError, match=r"up to 4,000 features, and X has 5,000"):
         DuRP(shrinkage=0.3, all_rows=True).fit(wide, y[:60])
+
+
+def test_a_memory_map_whose_file_was_cut_short(tmp_path):
+    X, y = make_data(600)
+    path = tmp_path / "rows"
+    made = np.memmap(path, dtype=X.dtype, mode="w+", shape=X.shape)
+    made[:] = X
+    made.flush()
+    with path.open("r+b") as file:
+        file.truncate(X.nbytes // 2)
+    model = DuRP(**FEW).fit(X, y)
+    for rows in (made, made[10:]):
+        with pytest.raises(ValueError, match=r"rows ends early: it has [\d,]+ bytes"):
+            DuRP(**FEW).fit(rows, y[: len(rows)])
+        with pytest.raises(ValueError, match="ends early"):
+            model.metric_.transform(rows)

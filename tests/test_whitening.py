@@ -627,3 +627,33 @@ def test_cosine_where_no_direction_is_left():
     with pytest.warns(UserWarning, match="leave no direction"):
         model = DuRP(distance="cosine", random_state=0).fit(X, triplets=Triplets(triplets))
     assert_allclose(model.transform(X), Euclidean("cosine").fit(X).transform(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [120, 700], ids=["in the span of the rows", "in the features"])
+def test_a_large_mean_leaves_implicit_whitening_as_it_is(n, monkeypatch):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = rng.standard_normal((n, 300)).astype(np.float32)
+    X[:, :3] += 4.0 * np.eye(3, dtype=np.float32)[y]
+    wide_route(monkeypatch)
+    monkeypatch.setattr(dual, "SPAN_LIMIT", 0)
+    model = DuRP(shrinkage=0.5, n_components=2, n_triplets=2000, random_state=0)
+    expected = model.fit(X, y).score(X, y)
+    assert model.fit(X + np.float32(500.0), y).score(X, y) == pytest.approx(expected, abs=0.02)
+    assert model.residual_ <= 0.02
+
+
+def test_lifted_rows_are_whitened_by_the_number_of_kernel_features(monkeypatch):
+    X, y = make_data()
+    seen = []
+    made = ExplicitScatter.__init__
+
+    def note(self, W, trace, shrinkage, n_features):
+        seen.append((len(W), n_features))
+        made(self, W, trace, shrinkage, n_features)
+
+    monkeypatch.setattr(ExplicitScatter, "__init__", note)
+    monkeypatch.setattr(dual, "SPAN_LIMIT", 0)
+    DuRP(shrinkage=0.3, lift="rbf", **FEW).fit(X, y)
+    ((size, n_features),) = seen
+    assert size == n_features > X.shape[1]

@@ -292,7 +292,7 @@ def class_neighbors(distances, labels, first, start, stop, same, other):
 def right_neighbors(distances, labels, query_labels, skip, k, out):
     """Share of the k nearest columns that have the label of the row; column skip[r] is left out."""
     best = np.empty(k, distances.dtype)
-    nearest = np.empty(k, np.int64)
+    nearest = np.zeros(k, np.int64)
     for r in range(distances.shape[0]):
         best[:] = np.inf
         worst = best[-1]

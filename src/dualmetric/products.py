@@ -100,6 +100,12 @@ def gram(X: Rows) -> Array:
     return K
 
 
+def less_mean(B: Array) -> Array:
+    """Columns of B less their mean, which on paper is zero already; in place."""
+    B -= B.mean(axis=0, dtype=np.float64).astype(B.dtype)
+    return B
+
+
 def row_lengths(X: Rows) -> Array:
     """Length of each row; squares are summed in float64, whose range they may need."""
     if sp.issparse(X):

@@ -110,7 +110,8 @@ def positive_part(A: Array, rank: int | None = None, S: Array | None = None) -> 
     with blas_threads_for(d):
         values, vectors = eigh(A, S, subset_by_index=subset, driver=driver, check_finite=False)
     # below this an eigenvalue is rounding; the largest in magnitude may not be among those found
-    size = np.abs(values).max() if S is not None else max(np.abs(values).max(), np.abs(A).max())
+    largest = np.abs(A).max() if S is None else np.abs(A.diagonal() / S.diagonal()).max()
+    size = max(np.abs(values).max(), largest)
     floor = size * np.sqrt(d) * np.finfo(A.dtype).eps
     keep = np.flatnonzero(values > floor)[::-1]
     return values[keep], np.ascontiguousarray(vectors[:, keep])
@@ -158,7 +159,7 @@ def leading_part(
 
     if in_span:
         pencil = Pencil(
-            gram=lambda a: rows_of(products.threaded_dot(back, a)),
+            gram=lambda a: rows_of(products.threaded_dot(back, products.less_mean(a.copy()))),
             A=lambda v: products.threaded_dot(C, v.dual),
             S=None if wide is None else lambda v: wide.dot_in_span(v.coef, v.dual),
             floor=1.0 if scatter is None else scatter.floor,
@@ -166,7 +167,9 @@ def leading_part(
     else:
         pencil = Pencil(
             gram=None,
-            A=lambda v: products.threaded_dot(back, products.threaded_dot(C, rows_of(v.coef))),
+            A=lambda v: products.threaded_dot(
+                back, products.less_mean(products.threaded_dot(C, rows_of(v.coef)))
+            ),
             S=None if scatter is None else lambda v: scatter.dot(v.coef),
             floor=1.0 if scatter is None else scatter.floor,
             solve=scatter.solve if isinstance(scatter, ExplicitScatter) else None,

@@ -4,6 +4,7 @@ A source is a NumPy memory map, or any object with ``shape``, ``dtype`` and row 
 HDF5 and Zarr arrays. Nothing here holds more than a block of it at once.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,8 +34,23 @@ def _height(X: Any) -> int:
     return max(1, _BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(X.dtype).itemsize))
 
 
+def _check_file(X: Any) -> None:
+    """Refuse a memory map whose file is too short: reading it would end the process."""
+    whole = X
+    while isinstance(getattr(whole, "base", None), np.memmap):
+        whole = whole.base
+    if isinstance(whole, np.memmap) and whole.filename is not None:
+        needed, there = whole.offset + whole.nbytes, os.path.getsize(whole.filename)
+        if there < needed:
+            raise ValueError(
+                f"{whole.filename} ends early: it has {there:,} bytes where the memory map takes "
+                f"{needed:,}; write it again"
+            )
+
+
 def blocks(X: Any) -> Iterator[tuple[int, Array]]:
     """Blocks of consecutive rows, each with the number of its first row."""
+    _check_file(X)
     n, d = X.shape
     height = _height(X)
     for start in range(0, n, height):
@@ -73,6 +89,7 @@ def within_scatter(X: Any, codes: Array, n_classes: int) -> Array:
 
 def gather(X: Any, rows: Array) -> Array:
     """Copy the given rows, which ascend, in one pass; blocks without any are not read."""
+    _check_file(X)
     n, d = X.shape
     if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
         wrong = rows[0] if rows[0] < 0 else rows[-1]

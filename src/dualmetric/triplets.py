@@ -24,7 +24,9 @@ from ._types import Array, Rows
 SAMPLERS = ("active", "neighbors")
 _N_NEIGHBORS = 10
 _MAX_REFERENCE_ROWS = 20_000
-_ENUMERATED = 20  # times as many triplets as are wanted are listed, rather than drawn
+LISTED = 400_000
+"""Triplets that are listed rather than drawn, where there are at most 20 times those wanted."""
+
 _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
 
@@ -223,7 +225,7 @@ def _active_triplets(
     X: Rows, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
 ) -> Array:
     n = X.shape[0]
-    if classes.count() <= _ENUMERATED * n_triplets:
+    if classes.count() <= max(2 * n_triplets, min(20 * n_triplets, LISTED)):
         candidates = classes.all()
         found = candidates[_is_active(X, candidates, margin)]
         found = found[rng.permutation(len(found))[:n_triplets]]

@@ -185,7 +185,10 @@ class ImplicitScatter:
 
     def dot(self, B: Array) -> Array:
         """S·B."""
-        inner = self._spread.apply(products.threaded_dot(self._X, B))
+        # K·1 = 0: what all rows have in common is taken out, before and after, to keep digits
+        # where their mean is large
+        rows = products.threaded_dot(self._X, B)
+        inner = products.less_mean(self._spread.apply(rows - rows[0]))
         scatter = products.threaded_dot(self._back, inner)
         scatter *= B.dtype.type(1.0 - self._shrinkage)
         scatter += B.dtype.type(self.floor) * B

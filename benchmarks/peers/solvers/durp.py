@@ -28,6 +28,13 @@ def whitened(X: Any, y: np.ndarray, seed: int, **settings: Any) -> Transformatio
     return DuRP(random_state=seed, **(options | settings)).fit(X, y).transform
 
 
+def whitening_alone(X: Any, y: np.ndarray, seed: int) -> Transformation:
+    """All directions of whitened rows, and nothing learned from triplets."""
+    from dualmetric import Whitening
+
+    return Whitening(distance="euclidean").fit(X, y).transform
+
+
 def flat(X: Any, y: np.ndarray, seed: int) -> Transformation:
     """As many directions as classes less one, all of the same weight."""
     from dualmetric import DuRP
@@ -62,6 +69,7 @@ SOLVERS = (
     Solver("DuRP", durp, fast=True, **_OURS),
     Solver("DuRP, whitened", whitened, fast=True, **_OURS),
     Solver("DuRP, whitened, flat", flat, fast=True, **_OURS),
+    Solver("Whitening", whitening_alone, fast=True, **_OURS),
     Solver("DuRPCV", chosen_for_map, fast=True, **_CHOSEN),
     Solver("DuRPCV, for 5-NN", chosen_for_knn, **_CHOSEN),
     Solver("DuRPCV, by classes", chosen_for_classes, objectives=("unseen_classes",), **_CHOSEN),

@@ -13,7 +13,7 @@ from .. import products, spaces
 from .._types import Array, Rows
 from ..comparison import N_VOTES
 from ..evaluation import average_precisions
-from ..lift import rbf_lift
+from ..lift import LANDMARKS, rbf_lift
 from ..losses import get_loss
 from ..recovery import DENSE_LIMIT, leading_part, positive_part, stretches
 from ..solver import solve_dual
@@ -112,13 +112,17 @@ def score_candidates(
         if not lifts:
             raise ValueError("a lift is for dense rows, and X is sparse: put None among the lifts")
     for lift in lifts:
+        width = X.shape[1] if lift is None else min(X.shape[0], LANDMARKS)
+        tried = ranks
+        if width > _ALL_DIRECTIONS:  # not all are found
+            tried = [rank for rank in ranks if rank is not None] or [_WIDE_RANK]
         for base, spent, values, mapped in _directions(
-            train, test, codes[part.train], lift, ranks, settings, seed
+            train, test, codes[part.train], lift, tried, settings, seed
         ):
             if say is not None:
                 say(f"[DuRPCV] {base}: {len(values)} directions in {spent:.2f} s")
             for rank, power, distance in product(
-                ranks, settings.axes["power"], settings.axes["distance"]
+                tried, settings.axes["power"], settings.axes["distance"]
             ):
                 begin = perf_counter()
                 lengths = stretches(values[:rank], power).astype(train.dtype)
@@ -200,6 +204,9 @@ def _right_shares(rows: Rows, codes: Array, queries: Rows, wanted: Array, skip: 
     from .. import _kernels
 
     k = min(N_VOTES, rows.shape[0] - int(skip[0] >= 0))
+    if not products.is_sparse(rows):  # near zero, numbers keep their digits
+        mean = products.column_means(rows)
+        rows, queries = rows - mean, queries - mean
     norms = row_norms(rows, squared=True)
     out = np.empty(queries.shape[0])
     for start in range(0, queries.shape[0], 256):
@@ -292,11 +299,11 @@ def _solve(
     )
     used = np.flatnonzero(solution.beta)
     C = products.pair_graph(triplets.index[used], solution.beta[used], rows.shape[0])
-    if rows.shape[1] <= _ALL_DIRECTIONS:
+    if None in ranks or rows.shape[1] <= _ALL_DIRECTIONS:
         S = scatter.matrix if isinstance(scatter, ExplicitScatter) else None
         values, vectors = positive_part(products.pair_matrix(rows, C), None, S)
     else:
-        rank = max(rank or _WIDE_RANK for rank in ranks)
+        rank = max(rank for rank in ranks if rank is not None)
         values, vectors, _ = leading_part(rows, C, rank, rng, scatter)
     if not len(values):  # no positive direction: all are alike
         return np.ones(1, rows.dtype), np.ones((rows.shape[1], 1), rows.dtype)

@@ -116,12 +116,12 @@ class DualLearner(TripletLearner):
             if rows.shape[0] < min(rows.shape[1], SPAN_LIMIT):
                 spanned = rows
                 rows, rotation = spaces.row_span(rows)
-            scatter = self._scatter(rows, index, labels, whole)
+            scatter = self._scatter(rows, index, labels, whole, X.shape[1])
             Z, basis = self._space(rows, X, rng, scatter)
         else:
             rows, basis = self._space(rows, X, rng, None)
             whole = None if whole is None or basis is None else basis.T @ whole @ basis
-            scatter = self._scatter(rows, index, labels, whole)
+            scatter = self._scatter(rows, index, labels, whole, X.shape[1])
             Z = spaces.original(rows, scatter)
         if scatter is not None and self.scale:
             unit = self._length_unit(Z)  # the length that counts as one is that of whitened rows
@@ -247,12 +247,17 @@ class DualLearner(TripletLearner):
         return sources.within_scatter(X, codes, len(classes))
 
     def _scatter(
-        self, rows: Rows, index: Triplets, labels: Array | None, whole: Array | None
+        self,
+        rows: Rows,
+        index: Triplets,
+        labels: Array | None,
+        whole: Array | None,
+        n_features: int,
     ) -> Scatter | None:
         """S, by which the rows are whitened; None where they are not."""
         if self.shrinkage == 1.0:
             return None
-        if whole is not None:
+        if whole is not None and np.trace(whole) > 0.0:
             W = whole.astype(rows.dtype)
             return ExplicitScatter(W, float(np.trace(whole)), self.shrinkage, len(W))
         if labels is None:
@@ -267,7 +272,7 @@ class DualLearner(TripletLearner):
             )
         if rows.shape[1] <= DENSE_LIMIT:
             # few rows span fewer dimensions than they have features: the ridge is that of all
-            width = self.n_features_in_ if self._rebuilt_in_original else rows.shape[1]
+            width = n_features if self._rebuilt_in_original else rows.shape[1]
             return ExplicitScatter.of_rows(rows, spread, self.shrinkage, width)
         return ImplicitScatter(rows, spread, self.shrinkage)
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from .._system import format_bytes
 from ..recovery import DEFAULT_WIDE_RANK, DENSE_LIMIT, OVERSAMPLING
+from ..triplets import LISTED
 
 _KRYLOV_PRODUCTS = 6  # what the products-only route usually takes
 
@@ -64,8 +65,13 @@ def estimate_fit(
     copies = stored if sparse else int(0.3 * n * d * itemsize)
     measuring = (4 if sparse else 2 * min(n, 1024)) * d * 8
     sampling = N * 250  # draws, their distances, and what finds repeated ones
+    possible = n**3 // 4  # triplets of two classes: of so few rows, all are listed
+    if possible <= max(2 * N, min(20 * N, LISTED)):
+        sampling = max(sampling, possible * 200)
     solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
     solving += (width if rebuilt_in_original else d) * m * (8 + itemsize)  # the projection
+    if whitened and route == "products":  # columns drawn, and solved for
+        solving += d * m * max(16 + itemsize, 8 * itemsize) + 4 * n * m * itemsize
     graph = 6 * N * (itemsize + 4) * 3
     if route == "products":
         block = (rank + OVERSAMPLING) * itemsize
