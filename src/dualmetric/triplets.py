@@ -24,9 +24,7 @@ from ._types import Array, Rows
 SAMPLERS = ("active", "neighbors")
 _N_NEIGHBORS = 10
 _MAX_REFERENCE_ROWS = 20_000
-LISTED = 400_000
-"""Triplets that are listed rather than drawn, where there are at most 20 times those wanted."""
-
+_LISTED = 400_000
 _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
 
@@ -221,11 +219,16 @@ def _is_active(X: Rows, index: Array, margin: float) -> Array:
     return far - near < margin
 
 
+def most_listed(n_triplets: int) -> int:
+    """Triplets up to which all are listed, rather than some drawn, to find as many as wanted."""
+    return max(2 * n_triplets, min(20 * n_triplets, _LISTED))
+
+
 def _active_triplets(
     X: Rows, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
 ) -> Array:
     n = X.shape[0]
-    if classes.count() <= max(2 * n_triplets, min(20 * n_triplets, LISTED)):
+    if classes.count() <= most_listed(n_triplets):
         candidates = classes.all()
         found = candidates[_is_active(X, candidates, margin)]
         found = found[rng.permutation(len(found))[:n_triplets]]

@@ -98,11 +98,7 @@ def score_candidates(
     result = []
     for distance in ("euclidean", "cosine"):
         begin = perf_counter()
-        rows = (train, test)
-        if distance == "cosine":
-            centre = None if products.is_sparse(X) else products.column_means(train)
-            rows = tuple(_directed(part, centre, in_place=False) for part in rows)
-        scores = judge(*rows)
+        scores = judge(*_compared((train, test), distance))
         result.append(Candidate({"distance": distance}, scores, 0.0, perf_counter() - begin))
     result += _whitened(train, test, codes[part.train], settings, judge)
     ranks = _ranks(settings.ranks, int(codes.max()) + 1)
@@ -126,11 +122,8 @@ def score_candidates(
             ):
                 begin = perf_counter()
                 lengths = stretches(values[:rank], power).astype(train.dtype)
-                rows = tuple(part[:, :rank] * lengths for part in mapped)
-                if distance == "cosine":
-                    centre = rows[0].mean(axis=0)
-                    rows = tuple(_directed(part, centre, in_place=True) for part in rows)
-                scores = judge(*rows)
+                rows = (mapped[0][:, :rank] * lengths, mapped[1][:, :rank] * lengths)
+                scores = judge(*_compared(rows, distance))
                 params = {**base, "n_components": rank, "power": power, "distance": distance}
                 result.append(Candidate(params, scores, spent, perf_counter() - begin))
     return result
@@ -156,12 +149,9 @@ def _whitened(
         spent = perf_counter() - begin
         for distance in settings.axes["distance"]:
             begin = perf_counter()
-            rows = mapped
-            if distance == "cosine":
-                centre = mapped[0].mean(axis=0)
-                rows = tuple(_directed(part, centre, in_place=False) for part in mapped)
+            scores = judge(*_compared(mapped, distance))
             params = {"shrinkage": shrinkage, "distance": distance}
-            result.append(Candidate(params, judge(*rows), spent, perf_counter() - begin))
+            result.append(Candidate(params, scores, spent, perf_counter() - begin))
         begin = perf_counter()
     return result
 
@@ -172,11 +162,24 @@ def _ranks(given: Sequence[int] | None, n_classes: int) -> list[int | None]:
     return [max(n_classes - 1, 1), _WIDE_RANK, None]
 
 
-def _directed(rows: Rows, centre: Array | None, *, in_place: bool) -> Rows:
-    """Rows for the cosine: centred, of length one."""
-    if centre is not None:
-        rows = rows - centre
-    return products.unit_rows(rows, in_place=in_place or centre is not None)
+def _compared(rows: tuple[Rows, Rows], distance: str) -> tuple[Rows, Rows]:
+    """Training and test rows as a distance compares them.
+
+    For the cosine they are of length one, and dense rows centred by the mean of the training rows.
+    """
+    if distance == "euclidean":
+        return rows
+    train, test = rows
+    if products.is_sparse(train):
+        return (
+            products.unit_rows(train, in_place=False),
+            products.unit_rows(test, in_place=False),
+        )
+    centre = products.column_means(train)
+    return (
+        products.unit_rows(train - centre, in_place=True),
+        products.unit_rows(test - centre, in_place=True),
+    )
 
 
 def _judge(
@@ -299,7 +302,7 @@ def _solve(
     )
     used = np.flatnonzero(solution.beta)
     C = products.pair_graph(triplets.index[used], solution.beta[used], rows.shape[0])
-    if None in ranks or rows.shape[1] <= _ALL_DIRECTIONS:
+    if rows.shape[1] <= _ALL_DIRECTIONS:
         S = scatter.matrix if isinstance(scatter, ExplicitScatter) else None
         values, vectors = positive_part(products.pair_matrix(rows, C), None, S)
     else:

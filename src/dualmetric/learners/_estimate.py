@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from .._system import format_bytes
 from ..recovery import DEFAULT_WIDE_RANK, DENSE_LIMIT, OVERSAMPLING
-from ..triplets import LISTED
+from ..triplets import most_listed
 
 _KRYLOV_PRODUCTS = 6  # what the products-only route usually takes
 
@@ -66,7 +66,7 @@ def estimate_fit(
     measuring = (4 if sparse else 2 * min(n, 1024)) * d * 8
     sampling = N * 250  # draws, their distances, and what finds repeated ones
     possible = n**3 // 4  # triplets of two classes: of so few rows, all are listed
-    if possible <= max(2 * N, min(20 * N, LISTED)):
+    if possible <= most_listed(N):
         sampling = max(sampling, possible * 200)
     solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
     solving += (width if rebuilt_in_original else d) * m * (8 + itemsize)  # the projection

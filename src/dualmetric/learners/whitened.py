@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
-from .. import products
 from .._system import require_memory
 from .._validation import check_labels
 from ..recovery import DENSE_LIMIT
@@ -98,8 +97,6 @@ class Whitening(LinearMetricLearner):
                 "rows of the same class do not differ at all, so that there is no scatter to "
                 "whiten by: use Euclidean"
             )
-        scatter = ExplicitScatter(
-            products.quadratic(X, spread.apply), spread.trace, self.shrinkage, d
-        )
+        scatter = ExplicitScatter.of_rows(X, spread, self.shrinkage, d)
         # of a size like that of X: S is in its squared unit
         return self._store_metric(scatter.root() * np.sqrt(spread.trace / d).astype(X.dtype), X)
