@@ -17,6 +17,7 @@ from dualmetric import cli
 from dualmetric.datasets import NAMES, Dataset, load_dataset
 from dualmetric.paper import page, run
 from dualmetric.paper.cells import EXPERIMENTS, Cell, Store, plan
+from terminal import shown_on_terminal
 
 demo = importlib.import_module("dualmetric.cli.demo")  # the package has a function of that name
 
@@ -512,26 +513,7 @@ def test_ctrl_c(call, monkeypatch, tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
 def test_progress_bar_on_a_terminal(tmp_path):
-    import pty
-
-    screen, terminal = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "reproduce", "--quick", "--experiments", "statistics,reg"],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
-    )
-    os.close(terminal)
-    shown = b""
-    try:
-        while part := os.read(screen, 65536):
-            shown += part
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    finally:
-        os.close(screen)
-    assert child.wait(60) == 0
+    shown = shown_on_terminal("reproduce", "--quick", "--experiments", "statistics,reg")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
     assert re.search(r"digits DuRP [━╸╺ ]+ 2/5 \d:\d\d:\d\d left", text)
     assert "Page: results-quick/index.html" in text

@@ -31,6 +31,7 @@ from dualmetric.cli._methods import METHODS
 from dualmetric.cli._parts import hold_out
 from dualmetric.cli._scores import verdict
 from dualmetric.rowfiles import _arrays, read_rows, write_rows
+from terminal import shown_on_terminal
 
 doctor = importlib.import_module("dualmetric.cli.doctor")  # the package has a function so named
 parts = importlib.import_module("dualmetric.cli._parts")
@@ -1397,34 +1398,7 @@ class TestStart:
 
     @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
     def test_the_bar_shows_the_duality_gap(self, data):
-        import pty
-
-        screen, terminal = pty.openpty()
-        child = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from dualmetric.cli import main; main()",
-                "fit",
-                str(data),
-                "--method",
-                "durp",
-            ],
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            env=os.environ | {"TERM": "xterm", "COLUMNS": "100"},
-        )
-        os.close(terminal)
-        shown = b""
-        try:
-            while part := os.read(screen, 65536):
-                shown += part
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        finally:
-            os.close(screen)
-        assert child.wait(60) == 0
+        shown = shown_on_terminal("fit", str(data), "--method", "durp")
         text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
         assert re.search(r"reading +[━╸╺ ]+", text)
         assert re.search(r"learning +[━╸╺ ]+ \d:\d\d:\d\d duality gap 0\.\d+", text)
