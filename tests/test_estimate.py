@@ -97,11 +97,13 @@ def test_sparse_is_counted_by_its_entries():
 
 
 def test_of_a_source_only_the_rows_to_learn_from_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 3000)
     rows = np.memmap(tmp_path / "rows", dtype=np.float32, mode="w+", shape=(20_000, 20))
-    few, many = DuRP().estimate(rows), DuRP().estimate(np.empty((20_000, 20), np.float32))
-    assert few.memory < many.memory
-    assert few.work < many.work
+    every = DuRP().estimate(rows)
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 3000)
+    for some in (rows, np.empty((20_000, 20), np.float32)):
+        few = DuRP().estimate(some)
+        assert few.memory < every.memory
+        assert few.work < every.work
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

@@ -31,6 +31,7 @@ from dualmetric import (
     Metric,
     Triplets,
     mean_average_precision,
+    sources,
     spaces,
 )
 from dualmetric.learners import _base
@@ -432,7 +433,7 @@ def test_gathering_the_rows_in_triplets_agrees(learner, sparse, monkeypatch):
     parameters = {"n_triplets": 50, "random_state": 0}
     gathered = learner(**parameters).fit(X, y)
     assert len(gathered.triplets_.rows()) < 0.3 * X.shape[0]
-    monkeypatch.setattr(dual, "_GATHER_BELOW", 0.0)
+    monkeypatch.setattr(sources, "COPIED_SHARE", 0.0)
     whole = learner(**parameters).fit(X, y)
     assert_array_equal(gathered.triplets_.index, whole.triplets_.index)
     assert gathered.triplets_.index.max() < X.shape[0]

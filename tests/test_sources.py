@@ -7,7 +7,20 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, Metric, Triplets, sources
+from dualmetric import (
+    LMNN,
+    OASIS,
+    SPCA,
+    SRP,
+    DuOri,
+    DuRP,
+    DuRPCV,
+    Euclidean,
+    Metric,
+    Triplets,
+    Whitening,
+    sources,
+)
 from dualmetric.sources import blocks, gather, is_source, learning_rows
 
 LEARNERS = [DuRP, DuOri, SRP, SPCA]
@@ -403,6 +416,36 @@ def test_every_learner_reads_sources(learner, small_blocks):
     assert_allclose(
         learner.pair_distance(stored, Stored(X[::-1])), learner.pair_distance(X, X[::-1])
     )
+
+
+@pytest.mark.parametrize("learner", [DuRP, OASIS, LMNN, Whitening, DuRPCV])
+def test_many_rows_in_memory_are_learned_from_as_those_of_a_source(learner, monkeypatch):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 60)
+    X, y = make_data(201)
+    names = [f"f{number}" for number in range(X.shape[1])]
+    settings = {"random_state": 0}
+    if learner in (DuRP, OASIS, DuRPCV):
+        settings["n_triplets"] = 200
+    there = learner(**settings).fit(Stored(X), y)
+    here = learner(**settings).fit(pd.DataFrame(X, columns=names), y)
+    assert here.components_.tobytes() == there.components_.tobytes()
+    assert list(here.feature_names_in_) == names
+    # a copy of 60 rows of 199 would not be small: all are learned from
+    every = learner(**settings).fit(X[:199], y[:199])
+    some = learner(**settings).fit(Stored(X[:199]), y[:199])
+    assert not np.array_equal(every.components_, some.components_)
+    # sparse rows are all kept
+    if learner is DuRP:
+        sparse = learner(**settings).fit(sp.csr_matrix(X), y)
+        assert len(sparse.triplets_.rows()) > 100
+
+
+def test_whitening_on_all_rows_in_memory_is_that_of_a_source(monkeypatch):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 60)
+    X, y = make_data(300)
+    model = DuRP(shrinkage=0.3, all_rows=True, **FEW)
+    expected = model.fit(Stored(X), y).metric_.matrix()
+    assert_allclose(model.fit(X, y).metric_.matrix(), expected)
 
 
 def test_numbers_of_triplets_are_those_of_the_source(monkeypatch):

@@ -165,6 +165,22 @@ def sq_distances(X: Rows, left: Array, right: Array) -> Array:
     return out
 
 
+def comparisons(X: Rows, index: Array) -> Array:
+    """‖x_i − x_k‖² − ‖x_i − x_j‖² for each triple of row numbers (i, j, k)."""
+    from . import _kernels
+
+    if sp.issparse(X):
+        anchor, positive, negative = np.ascontiguousarray(index.T)
+        return sq_distances(X, anchor, negative) - sq_distances(X, anchor, positive)
+    out = np.empty(len(index), dtype=X.dtype)
+    run_blocks(  # ⟨M, A_t⟩ for M = I
+        lambda start, stop: _kernels.margins(X, X, index, start, stop, out),
+        len(index),
+        smallest=2000,
+    )
+    return out
+
+
 def sq_distance_blocks(X: Rows, block_bytes: int = 2**26) -> Iterator[tuple[int, Array]]:
     """Squared distances of all rows to all rows, a block of rows at a time.
 

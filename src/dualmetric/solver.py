@@ -117,9 +117,9 @@ def solve_dual(
             return DualSolution(beta, history)
     for epoch in range(1, max_epochs + 1):
         order = rng.permutation(n_triplets)
-        shuffled = beta[order]
+        shuffled = beta.take(order)
         # laid out in the order of visiting: twice as fast as looking each triplet up
-        index = triplets.index[order]
+        index = triplets.index.take(order, axis=0)
         sgd = epoch == 1 and warm_start is None
         start, step = (reg, reg) if sgd else (reg_n, 0.0)
         run = _blocked_epoch if m > BLOCKED_ABOVE else _kernels.dual_epoch

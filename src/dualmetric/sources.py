@@ -17,6 +17,9 @@ from .whitening import scatter_sums
 LEARNING_ROWS = 50_000
 """Rows that are read to learn from: 100,000 triplets among them are as good as among millions."""
 
+COPIED_SHARE = 0.3
+"""Of rows in memory: below it, those that are learned from are copied out."""
+
 _BLOCK_BYTES = 2**26
 
 
@@ -119,6 +122,16 @@ def gather(X: Any, rows: Array) -> Array:
             )
         out[first:last] = block[wanted]
     return out
+
+
+def has_more_than_needed(X: Any) -> bool:
+    """Whether only a choice of the rows of X is learned from.
+
+    In memory, that is where a copy of the chosen rows is small beside X; sparse rows are all kept,
+    for each names features that others do not.
+    """
+    n = X.shape[0] if is_source(X) else X.shape[0] * COPIED_SHARE
+    return n > LEARNING_ROWS and not hasattr(X, "tocsr")
 
 
 def learning_rows(n: int, rng: np.random.Generator) -> Array:

@@ -13,6 +13,7 @@ the user, or sampled from labels in one of two ways:
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ _MAX_REFERENCE_ROWS = 20_000
 _LISTED = 400_000
 _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
+_BATCH = 2**16  # candidates at once: some megabytes
+ALL_PAIRS_ROWS = 1500  # rows up to which all their distances take a few milliseconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +95,13 @@ class Triplets:
         return Triplets(_compact_index(np.searchsorted(rows, self.index), len(rows)))
 
 
+def _index_dtype(n_rows: int) -> type[np.signedinteger]:
+    return np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
+
+
 def _compact_index(index: Array, n_rows: int) -> Array:
-    dtype = np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
-    return np.array(index, dtype=dtype, order="C")  # a copy: the user may change theirs
+    # a copy: the user may change theirs
+    return np.array(index, dtype=_index_dtype(n_rows), order="C")
 
 
 def sample_triplets(
@@ -138,8 +145,10 @@ class _Classes:
     """Rows sorted by class, so that drawing from a class or from its complement is arithmetic."""
 
     def __init__(self, y: Array) -> None:
-        names, self.label = np.unique(y, return_inverse=True)
-        self.size = np.bincount(self.label)
+        names, label = np.unique(y, return_inverse=True)
+        dtype = _index_dtype(len(label))
+        self.label = label.astype(dtype)
+        self.size = np.bincount(label)
         if len(names) < 2:
             raise ValueError(
                 f"y has one class only ({names[:1].tolist()[0]!r}): triplets need rows of at least "
@@ -150,11 +159,11 @@ class _Classes:
                 "every class in y has one row only: a triplet needs two rows of one class and one "
                 "of another"
             )
-        self.order = np.argsort(self.label, kind="stable")
+        self.order = np.argsort(self.label, kind="stable").astype(dtype)
         self.start = np.cumsum(self.size) - self.size
-        self.place = np.empty(len(self.label), dtype=np.int64)
-        self.place[self.order] = np.arange(len(self.label))
-        self.anchors = np.flatnonzero(self.size[self.label] > 1)
+        self.place = np.empty(len(label), dtype=dtype)
+        self.place[self.order] = np.arange(len(label), dtype=dtype)
+        self.anchors = np.flatnonzero(self.size[self.label] > 1).astype(dtype)
 
     def count(self) -> int:
         """Return the number of distinct triplets, exactly."""
@@ -207,16 +216,20 @@ def _distinct(index: Array, n_rows: int) -> Array:
     return index[np.sort(first)]
 
 
-def _is_active(X: Rows, index: Array, margin: float) -> Array:
-    anchor, positive, negative = np.ascontiguousarray(index.T)
+def _comparisons(X: Rows) -> Callable[[Array], Array]:
+    """A function that gives ‖x_i − x_k‖² − ‖x_i − x_j‖² for triples of row numbers (i, j, k)."""
     n = X.shape[0]
-    if n * n < 2 * len(index):  # few rows: the same pairs come again and again
-        left, right = np.divmod(np.arange(n * n), n)
-        every = products.sq_distances(X, left, right).reshape(n, n)
-        return every[anchor, negative] - every[anchor, positive] < margin
-    near = products.sq_distances(X, anchor, positive)
-    far = products.sq_distances(X, anchor, negative)
-    return far - near < margin
+    if n > ALL_PAIRS_ROWS:
+        return lambda index: products.comparisons(X, index)
+    every = np.empty((n, n), dtype=X.dtype)  # few rows: the same pairs come again and again
+    for first, distances in products.sq_distance_blocks(X):
+        every[first : first + len(distances)] = distances
+
+    def look_up(index: Array) -> Array:
+        anchor, positive, negative = index.T
+        return every[anchor, negative] - every[anchor, positive]
+
+    return look_up
 
 
 def most_listed(n_triplets: int) -> int:
@@ -228,20 +241,21 @@ def _active_triplets(
     X: Rows, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
 ) -> Array:
     n = X.shape[0]
+    compare = _comparisons(X)
     if classes.count() <= most_listed(n_triplets):
         candidates = classes.all()
-        found = candidates[_is_active(X, candidates, margin)]
+        found = candidates[compare(candidates) < margin]
         found = found[rng.permutation(len(found))[:n_triplets]]
     else:
-        found = np.empty((0, 3), dtype=np.int64)
+        found = np.empty((0, 3), dtype=_index_dtype(n))
         drawn, accepted = 0, 0
         most = max(_DRAWS_PER_TRIPLET * n_triplets, _MIN_DRAWS)
         while len(found) < n_triplets and drawn < most:
             rate = max(accepted / drawn, 0.02) if drawn else 0.7
             wanted = int((n_triplets - len(found)) / rate * 1.05) + 64
-            batch = min(wanted, max(4 * n_triplets, _MIN_DRAWS))
+            batch = min(wanted, _BATCH)
             candidates = classes.draw(batch, rng)
-            active = candidates[_is_active(X, candidates, margin)]
+            active = candidates[compare(candidates) < margin]
             drawn += batch
             accepted += len(active)
             found = _distinct(np.concatenate([found, active]), n)[:n_triplets]

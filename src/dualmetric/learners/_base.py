@@ -57,25 +57,33 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         )
         return products.canonical(X) if reset else X
 
-    def _read(
-        self, X: Any, y: Any, triplets: Any, rng: np.random.Generator
-    ) -> tuple[Any, Any, Any, Array | None]:
-        """Bring the rows to learn from into memory where X is a source of rows.
+    def _rows(self, X: Any, *, reset: bool = True) -> Any:
+        """X as it is where it is a source of rows, which are checked as they are read."""
+        return X if sources.is_source(X) else self._check_X(X, reset=reset)
 
-        Returns X, y and triplets over those rows, and their numbers (None where X is in memory).
+    def _read(
+        self, X: Any, y: Any, triplets: Any, rng: np.random.Generator, *, reset: bool = True
+    ) -> tuple[Rows, Any, Any, Array | None]:
+        """Bring the rows to learn from into memory: those of triplets, or as many as are needed.
+
+        X is what `_rows` gave. Returns checked X, y and triplets over the rows to learn from, and
+        their numbers (None where X is learned from as it is).
         """
-        if not sources.is_source(X):
+        n, in_memory = X.shape[0], not sources.is_source(X)
+        if in_memory and (triplets is not None or not sources.has_more_than_needed(X)):
             return X, y, triplets, None
-        n = X.shape[0]
         if triplets is not None:
             refuse_mask(triplets, "triplets")
             index = triplets.index if isinstance(triplets, Triplets) else triplets
             given = Triplets.from_array(index, n)
-            rows = given.rows()
-            return sources.gather(X, rows), None, given.renumber(rows), rows
-        labels = None if y is None else check_labels(y, n)
-        rows = sources.learning_rows(n, rng)
-        return sources.gather(X, rows), None if labels is None else labels[rows], None, rows
+            rows, y, triplets = given.rows(), None, given.renumber(given.rows())
+        else:
+            labels = None if y is None else check_labels(y, n)
+            rows = sources.learning_rows(n, rng)
+            y = None if labels is None else labels[rows]
+        if in_memory:
+            return products.take_rows(X, rows), y, triplets, rows
+        return self._check_X(sources.gather(X, rows), reset=reset), y, triplets, rows
 
     def _length_unit(self, X: Rows) -> float:
         """Length that counts as one: with ``scale``, a quarter of the RMS distance of rows."""
@@ -265,8 +273,7 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
             Itself.
         """
         check_distance(self.distance)
+        X = self._rows(X)
         if sources.is_source(X):
             self._check_X(np.asarray(X[0:2]), reset=True)
-        else:
-            X = self._check_X(X, reset=True)
         return self._store_metric(None, X)

@@ -23,7 +23,6 @@ from ._clock import Clock
 from ._estimate import Estimate, estimate_fit
 
 SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvectors are cheap
-_GATHER_BELOW = 0.3  # share of the rows in triplets under which they are copied out
 
 
 class DualLearner(TripletLearner):
@@ -90,9 +89,9 @@ class DualLearner(TripletLearner):
         self._check_parameters()
         loss = get_loss(self.loss)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        X = self._rows(X)
         whole = self._scatter_of_all(X, y, triplets)
         X, y, triplets, numbers = self._read(X, y, triplets, rng)
-        X = self._check_X(X, reset=True)
         require_memory(
             self.estimate(X, triplets=triplets).memory,
             f"{type(self).__name__}.fit on {X.shape[0]:,} × {X.shape[1]:,}",
@@ -108,7 +107,7 @@ class DualLearner(TripletLearner):
         clock.stop("sampling")
         reg = 1.0 / len(self.triplets_) if self.reg is None else float(self.reg)
 
-        share = 0.0 if self.all_rows else _GATHER_BELOW
+        share = 0.0 if self.all_rows else sources.COPIED_SHARE
         rows, index, named = _rows_in_play(X, self.triplets_, share)
         labels = None if y is None or triplets is not None else np.asarray(y)[named]
         spanned = None
@@ -197,10 +196,9 @@ class DualLearner(TripletLearner):
         n, d = X.shape if hasattr(X, "shape") else np.shape(X)
         itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
         sparse = products.is_sparse(X)
-        from_source = sources.is_source(X)
-        if from_source:
-            n = min(n, sources.LEARNING_ROWS)
-        copies = int(from_source) + int(self._copies_rows and not sparse)
+        copies = int(sources.is_source(X)) + int(self._copies_rows and not sparse)
+        if hasattr(X, "shape") and triplets is None and sources.has_more_than_needed(X):
+            n, copies = sources.LEARNING_ROWS, max(copies, 1)
         read = copies * n * d * itemsize
         if self.lift is not None:
             d = min(n, LANDMARKS)
@@ -228,14 +226,14 @@ class DualLearner(TripletLearner):
         """Rows of the triplets in the space of the dual problem, and the map to it."""
 
     def _scatter_of_all(self, X: Any, y: Any, triplets: Any) -> Array | None:
-        """W over all rows of a source of many, in one pass; None where it is not wanted."""
+        """W over all rows of many, in one pass; None where it is not wanted."""
         if not self.all_rows or self.shrinkage == 1.0:
             return None
         if y is None or triplets is not None:
             raise ValueError("all_rows=True whitens by the labels of all rows: fit(X, y)")
-        n, d = X.shape if sources.is_source(X) else (0, 0)
-        if n <= sources.LEARNING_ROWS:
+        if not sources.has_more_than_needed(X):
             return None  # all rows are learned from
+        n, d = X.shape
         if self.lift is not None:
             raise ValueError("all_rows=True does not go with a lift: leave out one of them")
         if d > DENSE_LIMIT:

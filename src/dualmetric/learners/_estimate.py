@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from .._system import format_bytes
 from ..recovery import DEFAULT_WIDE_RANK, DENSE_LIMIT, OVERSAMPLING
-from ..triplets import most_listed
+from ..triplets import ALL_PAIRS_ROWS, most_listed
 
 _KRYLOV_PRODUCTS = 6  # what the products-only route usually takes
 
@@ -68,6 +68,8 @@ def estimate_fit(
     possible = n**3 // 4  # triplets of two classes: of so few rows, all are listed
     if possible <= most_listed(N):
         sampling = max(sampling, possible * 200)
+    if n <= ALL_PAIRS_ROWS:  # their distances, and a product, which may be sparse, that gives them
+        sampling += n * n * (2 * itemsize + (entry if sparse else 0)) + 2 * stored
     solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
     solving += (width if rebuilt_in_original else d) * m * (8 + itemsize)  # the projection
     if whitened and route == "products":  # columns drawn, and solved for

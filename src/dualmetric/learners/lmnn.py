@@ -118,8 +118,7 @@ class LMNN(LinearMetricLearner):
         if y is None:
             raise ValueError("LMNN requires y to be passed, but the target y is None")
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        X, y, _, _ = self._read(X, y, None, np.random.default_rng(seed))
-        X = self._check_X(X, reset=True)
+        X, y, _, _ = self._read(self._rows(X), y, None, np.random.default_rng(seed))
         labels = np.unique(check_labels(y, X.shape[0]), return_inverse=True)[1]
         _check_classes(labels)
         self._length_unit(X)  # refuses rows that are all the same, and numbers out of range

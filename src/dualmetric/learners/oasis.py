@@ -127,8 +127,9 @@ class OASIS(TripletLearner):
         if self.n_components is not None:
             check_scalar(self.n_components, "n_components", Integral, min_val=1)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        X, y, triplets, numbers = self._read(X, y, triplets, rng)
-        X = products.canonical(self._check_X(X, reset=start_anew))
+        X = self._rows(X, reset=start_anew)
+        X, y, triplets, numbers = self._read(X, y, triplets, rng, reset=start_anew)
+        X = products.canonical(X)
         d = X.shape[1]
         if start_anew:
             require_memory(

@@ -166,8 +166,7 @@ class DuRPCV(LinearMetricLearner):
                 "use DuRP, whose settings are then yours to choose"
             )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        X, y, _, _ = self._read(X, y, None, np.random.default_rng(seed))
-        X = self._check_X(X, reset=True)
+        X, y, _, _ = self._read(self._rows(X), y, None, np.random.default_rng(seed))
         labels = check_labels(y, X.shape[0])
         self._length_unit(X)  # refuses rows that are all the same, and numbers out of range
         codes = np.unique(labels, return_inverse=True)[1]

@@ -80,8 +80,7 @@ class Whitening(LinearMetricLearner):
         if y is None:
             raise ValueError("Whitening requires y to be passed, but the target y is None")
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        X, y, _, _ = self._read(X, y, None, np.random.default_rng(seed))
-        X = self._check_X(X, reset=True)
+        X, y, _, _ = self._read(self._rows(X), y, None, np.random.default_rng(seed))
         labels = check_labels(y, X.shape[0])
         d = X.shape[1]
         if d > DENSE_LIMIT:
