@@ -2,9 +2,9 @@
 
     DUALMETRIC_DATA=... python benchmarks/core.py [PART ...]
 
-The parts are quality, fit, wide, start, map, sampler and blocks; without arguments every part
-runs. Times are medians, taken in turns with what they are compared to; only the ratios carry over
-to other machines.
+The parts are quality, fit, wide, parts, start, map, sampler and blocks; without arguments every
+part runs. Times are medians, taken in turns with what they are compared to; only the ratios carry
+over to other machines.
 """
 
 from typing import Any
@@ -60,10 +60,7 @@ def fit() -> Any:
 
 def wide() -> Any:
     """Dense 5,500 × 1,000, rank 50, against XᵀX and its eigenvectors."""
-    rng = np.random.default_rng(0)
-    centres = rng.standard_normal((30, 1000))
-    y = rng.integers(30, size=5500)
-    X = (0.3 * centres[y] + rng.standard_normal((5500, 1000))).astype(np.float32)
+    X, y = _made_wide()
     model = DuRP(n_components=50, random_state=0).fit(X, y)
     seconds = side_by_side(
         5,
@@ -71,6 +68,92 @@ def wide() -> Any:
         durp=lambda: DuRP(n_components=50, random_state=0).fit(X, y),
     )
     return _ratios(seconds, {"durp": "gram_and_eigh"}) | {"rank": model.metric_.rank}
+
+
+def _made_wide() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((30, 1000))
+    y = rng.integers(30, size=5500)
+    return (0.3 * centres[y] + rng.standard_normal((5500, 1000))).astype(np.float32), y
+
+
+def parts() -> Any:
+    """The parts of a fit (m = 10, 100,000 triplets, three epochs), each beside its own limit.
+
+    The limits: for sampling, a copy of every row that is compared; for the projection, one product
+    of its size; for solving, the arithmetic of its steps at the speed of a large product, on one
+    core; for recovery, one product XᵀY and the eigenvectors of its size.
+    """
+    usps, labels, _, _ = load_split("usps")
+    wide, wide_labels = _made_wide()
+    return {
+        "usps, 7,291 × 256": _beside_limits(usps, labels, None),
+        "made, 5,500 × 1,000": _beside_limits(wide, wide_labels, 50),
+    }
+
+
+def _beside_limits(X: np.ndarray, y: np.ndarray, rank: int | None) -> dict[str, Any]:
+    from scipy.linalg import eigh
+    from threadpoolctl import threadpool_limits
+
+    m, epochs = 10, 3
+    model = DuRP(m, n_components=rank, max_epochs=epochs, random_state=0).fit(X, y)
+    rng = np.random.default_rng(0)
+    R = rng.standard_normal((X.shape[1], m)).astype(np.float32)
+    index = model.triplets_.index
+    kept = np.empty((1000, X.shape[1]), np.float32)
+    Y, square = X.copy(), rng.standard_normal((1000, 1000)).astype(np.float32)
+    gram = X.T @ X
+    d = len(gram)
+    subset = None if rank is None else (d - rank, d - 1)
+    driver = "evd" if rank is None else "evr"
+    spent: dict[str, list[float]] = {part: [] for part in model.timings_}
+
+    def fit() -> None:
+        for part, seconds in model.fit(X, y).timings_.items():
+            spent[part].append(seconds)
+
+    def single_product() -> None:
+        with threadpool_limits(1):
+            square @ square
+
+    limits = side_by_side(
+        7,
+        fit=fit,
+        gather=lambda: [
+            X.take(rows, axis=0, out=kept[: len(rows)], mode="clip")
+            for rows in np.array_split(index.ravel(), len(index) // 300)
+        ],
+        projection=lambda: X @ R,
+        product=lambda: X.T @ Y,
+        eigenvectors=lambda: eigh(gram, subset_by_index=subset, driver=driver),
+        square=single_product,
+    )
+    drawn = 1.0 / _active_share(X, y)
+    flops = epochs * len(index) * (5.0 * m * m + 14 * m)
+    limit = {
+        "sampling": limits["gather"] * drawn,
+        "projection": limits["projection"],
+        "solving": flops / (2.0 * 1000**3 / limits["square"]),
+        "recovery": limits["product"] + limits["eigenvectors"],
+    }
+    table = {
+        part: {"seconds": float(np.median(values)), "limit": limit[part]}
+        for part, values in spent.items()
+    }
+    for part, row in table.items():
+        ratio = row["seconds"] / row["limit"]
+        print(f"  {part:10s} {row['seconds']:.3f} s, {ratio:.1f} × {row['limit']:.4f}")
+    return table
+
+
+def _active_share(X: np.ndarray, y: np.ndarray) -> float:
+    """Share of random triplets that are active: one over how many are compared for each found."""
+    from dualmetric import products, triplets
+
+    drawn = triplets._Classes(y).draw(20_000, np.random.default_rng(0))
+    margin = products.mean_sq_distance(X) / 16  # as `scale` has it
+    return float((products.comparisons(X, drawn) < margin).mean())
 
 
 def start() -> Any:
@@ -187,6 +270,7 @@ PARTS = {
     "quality": quality,
     "fit": fit,
     "wide": wide,
+    "parts": parts,
     "start": start,
     "map": map_,
     "sampler": sampler,

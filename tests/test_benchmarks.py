@@ -9,6 +9,8 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
+from dualmetric import DuRP, DuRPCV
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -24,6 +26,7 @@ from benchmarks.peers import (  # noqa: E402
     store,
     summary,
     targets,
+    worker,
 )
 from benchmarks.peers.solvers import all_solvers, find_solver  # noqa: E402
 
@@ -241,6 +244,18 @@ def test_the_newest_line_counts(tmp_path):
     assert result.map == pytest.approx(70.0)
 
 
+def test_facts_are_those_of_the_learner():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
+    model = DuRP(n_triplets=100, random_state=0).fit(X, y)
+    assert set(worker.facts(model.transform)["parts"]) == set(model.timings_)
+    search = DuRPCV(n_triplets=100, random_state=0).fit(X, y)
+    found = worker.facts(search.transform)
+    assert found["settings"] == len(search.cv_results_["params"])
+    assert found["chosen"] == search.best_params_
+    assert worker.facts(lambda rows: rows) == {}
+
+
 # tables
 
 
@@ -251,8 +266,14 @@ def made_results(tmp_path):
         made_record("plain rows", map=0.4),
         made_record("LDA", map=0.78, fit_seconds=0.2),
         made_record("NCA", map=0.58, fit_seconds=76.0),
-        made_record("DuRP, whitened, flat", map=0.77, fit_seconds=0.3),
-        made_record("DuRPCV", map=0.93, fit_seconds=4.0, linear=False),
+        made_record("DuRP, quick", map=0.77, fit_seconds=0.3),
+        made_record(
+            "DuRPCV",
+            map=0.93,
+            fit_seconds=4.0,
+            linear=False,
+            facts={"settings": 80, "refit_seconds": 0.3, "chosen": {"distance": "", "power": 0}},
+        ),
         made_record("UMAP", status="failed", message="a | b"),
         made_record("DuRP", map=0.6, fit_cpu_seconds=7.0, busy=True),
     ]

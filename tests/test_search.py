@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from dualmetric import DuRP, DuRPCV, Euclidean, Whitening, mean_average_precision
 from dualmetric.learners import _folds
@@ -44,6 +44,21 @@ def test_a_quarter_of_each_class_is_held_out():
     assert_array_equal(np.bincount(codes[part.test]), [10, 2, 25])
     assert_array_equal(np.sort(np.r_[part.train, part.test]), np.arange(148))
     assert part.same_classes
+
+
+def test_the_last_rows_of_each_class_are_held_out():
+    codes = np.tile([0, 0, 1], 40)  # 80 and 40 rows
+    (part,) = held_out_parts(np.zeros((120, 1)), codes, None, 0)
+    for label, size in ((0, 20), (1, 10)):
+        assert_array_equal(
+            part.test[codes[part.test] == label], np.flatnonzero(codes == label)[-size:]
+        )
+    # numbers are folds in the order of rows, as scikit-learn has them
+    folds = held_out_parts(np.zeros((120, 1)), codes, 4, 0)
+    expected = StratifiedKFold(4).split(np.zeros((120, 1)), codes)
+    for fold, (train, test) in zip(folds, expected, strict=True):
+        assert_array_equal(fold.train, train)
+        assert_array_equal(fold.test, test)
 
 
 def test_classes_are_held_out_in_halves():

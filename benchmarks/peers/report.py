@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dualmetric._files import write_atomically
 
-from . import figure, targets
+from . import figure, parts, targets
 from .datasets import NAMES
 from .objectives import few_labels
 from .store import RESULTS
@@ -47,6 +47,8 @@ def sections(found: Results) -> list[str]:
         _unseen_classes(found),
         _few_labels(found),
         _growth(found),
+        parts.limits(),
+        parts.ideas(),
         _not_run(found),
     ]
 

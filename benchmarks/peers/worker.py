@@ -76,9 +76,25 @@ def measure(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         "before_fit_mb": before,
         "fit_peak_mb": peak,
         "process_peak_mb": machine.process_peak(),
+        "facts": facts(transformation),
         "versions": machine.versions(solver.packages),
         "threads": machine.threads(),
     }
+
+
+def facts(transformation: Any) -> dict[str, Any]:
+    """What a learner of this library tells of its fit: parts of its time, or its choice."""
+    learner = getattr(transformation, "__self__", None)
+    found: dict[str, Any] = {}
+    if hasattr(learner, "timings_"):
+        found["parts"] = {part: round(value, 6) for part, value in learner.timings_.items()}
+    if hasattr(learner, "refit_time_"):
+        found |= {
+            "settings": len(learner.cv_results_["params"]),
+            "refit_seconds": learner.refit_time_,
+            "chosen": learner.best_params_,
+        }
+    return found
 
 
 def main(folder: Path) -> None:

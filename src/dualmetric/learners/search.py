@@ -55,9 +55,10 @@ class DuRPCV(LinearMetricLearner):
         their five nearest training rows: what counts is the share of the right class, which is
         surer to tell settings apart than the vote.
     cv : {None, "classes"}, int, cross-validation generator or iterable, default=None
-        How rows are held out. None holds out a quarter of each class, once; a number is that of
-        stratified folds; "classes" holds out one half of the classes, then the other: choose it
-        where the metric will meet classes that it has not seen.
+        How rows are held out. None holds out the last quarter of each class, once; a number is
+        that of stratified folds, in the order of the rows as scikit-learn has them; "classes" holds
+        out one half of the classes, then the other: choose it where the metric will meet classes
+        that it has not seen.
     shrinkages : sequence of float, or None, default=None
         Candidates for ``shrinkage``. None tries 1, 0.84, 0.5, 0.1, 0.03 and 0.01; above 4,000
         features 1, 0.92, 0.84 and 0.7.

@@ -1,0 +1,69 @@
+"""Sections of the page that come from other stored results: parts of a fit, and ideas tried."""
+
+import json
+from typing import Any
+
+from .store import RESULTS
+
+FOLDER = RESULTS.parent
+
+
+def _stored(name: str) -> Any:
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else None
+
+
+def limits() -> str:
+    """Each part of a fit beside its own limit (benchmarks/core.py)."""
+    found = _stored("core_parts")
+    if found is None:
+        return ""
+    lines = ["| set | part | seconds | its limit | times the limit |", "|---|---|---:|---:|---:|"]
+    for name, parts in found.items():
+        for part, row in parts.items():
+            seconds, limit = row["seconds"], row["limit"]
+            lines.append(
+                f"| {name} | {part} | {seconds:.3f} | {limit:.4f} | {seconds / limit:.1f} |"
+            )
+    return (
+        "## Where the time of a fit goes\n\nDuRP with its defaults (ten projections, 100,000 "
+        "triplets, three epochs), from `python benchmarks/core.py parts`; `DuRP(verbose=2)` prints "
+        "the same parts of any fit. The limits: sampling, a copy of every row that is compared; "
+        "projection, one product of its size; solving, the arithmetic of its steps at the speed of "
+        "a large product on one core, which steps that wait for each other cannot reach; recovery, "
+        "one product of its size and the eigenvectors.\n\n" + "\n".join(lines)
+    )
+
+
+def ideas() -> str:
+    """What ideas changed on labelled sets (benchmarks/tried.py)."""
+    tables = {
+        path.stem.removeprefix("tried_"): _stored(path.stem)
+        for path in sorted(FOLDER.glob("tried_*.json"))
+    }
+    if not tables:
+        return ""
+    names = list(tables)
+    lines = [
+        "| setting | idea | " + " | ".join(names) + " |",
+        "|---|---|" + "---:|" * len(names),
+    ]
+    titles = {"paper": "the paper's", "best": "whitened, flat, cosine"}
+    for base, title in titles.items():
+        for idea in tables[names[0]]:
+            cells = []
+            for table in tables.values():
+                row, before = table[idea][base], table["as it is"][base]
+                values = [
+                    f"{row[key]:.1f}"
+                    if idea == "as it is"
+                    else f"{row[key] - before[key]:+.1f}".replace("-", "−")
+                    for key in ("map", "knn")
+                ]
+                cells.append(" / ".join(values))
+            lines.append(f"| {title} | {idea} | " + " | ".join(cells) + " |")
+    return (
+        "## Ideas that were tried\n\nmAP / 5-NN %, means of three seeds, from `python "
+        "benchmarks/tried.py`: the setting as it is, and what each idea adds.\n\n"
+        + "\n".join(lines)
+    )
