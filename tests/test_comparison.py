@@ -11,6 +11,7 @@ from sklearn.preprocessing import normalize
 from dualmetric import Metric, _kernels, comparison
 from dualmetric.comparison import (
     RECALLS,
+    best_of_interval,
     bootstrap_interval,
     compare,
     paired_interval,
@@ -213,3 +214,34 @@ def test_paired_interval_sees_a_small_steady_gain():
     # what separate intervals cannot tell apart
     assert bootstrap_interval(before)[1] > bootstrap_interval(after)[0]
     assert paired_interval([True, True], [False, True], n_draws=200) == (0.0, 1.0)
+
+
+def test_the_best_of_many_equal_ones_is_not_better():
+    rng = np.random.default_rng(0)
+    other = rng.normal(size=200)
+    candidates = other + 0.5 * rng.normal(size=(100, 200))
+    best = candidates[np.argmax(candidates.mean(axis=1))]
+    assert paired_interval(best, other)[0] > 0  # what choosing by the same queries pretends
+    low, high = best_of_interval(candidates, other)
+    assert low < 0 < high
+
+
+def test_the_best_of_many_is_better_where_it_is():
+    rng = np.random.default_rng(0)
+    other = rng.normal(size=400)
+    candidates = other + 0.3 * rng.normal(size=(50, 400))
+    candidates[7] += 0.5
+    low, high = best_of_interval(candidates, other)
+    assert 0.35 < low < 0.5 < high < 0.65
+    # the same with queries that have nothing to find, and from the same seed
+    padded = np.hstack([candidates, np.full((50, 3), np.nan)])
+    assert best_of_interval(padded, np.r_[other, np.zeros(3)]) == (low, high)
+    assert all(np.isnan(best_of_interval(candidates[:, :1], other[:1])))
+
+
+def test_the_interval_of_one_candidate_holds_its_mean():
+    # with one candidate nothing is chosen: as the bootstrap of the mean, but wider
+    gain = np.random.default_rng(1).normal(0.2, 1.0, size=300)
+    low, high = best_of_interval(gain[None], np.zeros(300))
+    inner = bootstrap_interval(gain)
+    assert low < inner[0] < gain.mean() < inner[1] < high

@@ -40,7 +40,7 @@ def make_data(n=240, d=15, n_classes=4, noise=6.0, seed=0):
 
 def test_a_quarter_of_each_class_is_held_out():
     codes = np.repeat([0, 1, 2], [40, 8, 100])
-    (part,) = held_out_parts(np.zeros((148, 1)), codes, None, 0)
+    part = next(held_out_parts(np.zeros((148, 1)), codes, None, 0))
     assert_array_equal(np.bincount(codes[part.test]), [10, 2, 25])
     assert_array_equal(np.sort(np.r_[part.train, part.test]), np.arange(148))
     assert part.same_classes
@@ -48,11 +48,16 @@ def test_a_quarter_of_each_class_is_held_out():
 
 def test_the_last_rows_of_each_class_are_held_out():
     codes = np.tile([0, 0, 1], 40)  # 80 and 40 rows
-    (part,) = held_out_parts(np.zeros((120, 1)), codes, None, 0)
+    parts = list(held_out_parts(np.zeros((120, 1)), codes, None, 0))
     for label, size in ((0, 20), (1, 10)):
         assert_array_equal(
-            part.test[codes[part.test] == label], np.flatnonzero(codes == label)[-size:]
+            parts[0].test[codes[parts[0].test] == label], np.flatnonzero(codes == label)[-size:]
         )
+    # then those before them, each once
+    assert len(parts) == 4
+    assert_array_equal(np.sort(np.concatenate([part.test for part in parts])), np.arange(120))
+    for part in parts:
+        assert_array_equal(np.sort(np.r_[part.train, part.test]), np.arange(120))
     # numbers are folds in the order of rows, as scikit-learn has them
     folds = held_out_parts(np.zeros((120, 1)), codes, 4, 0)
     expected = StratifiedKFold(4).split(np.zeros((120, 1)), codes)
@@ -61,9 +66,31 @@ def test_the_last_rows_of_each_class_are_held_out():
         assert_array_equal(fold.test, test)
 
 
+def test_small_classes_are_held_out_once():
+    codes = np.repeat([0, 1, 2], [40, 7, 3])
+    parts = list(held_out_parts(np.zeros((50, 1)), codes, None, 0))
+    assert_array_equal(np.bincount(codes[parts[0].test]), [10, 2, 1])
+    assert len(parts) == 1  # later ones would hold one class only
+
+
+def test_more_is_held_out_while_there_is_doubt():
+    rng = np.random.default_rng(0)
+    y = np.arange(480) % 2  # of which 120 are held out
+    noise = rng.normal(size=(480, 5))
+    clear = noise.copy()
+    clear[:, 0] = 0.6 * clear[:, 0] + 2 * y
+    splits = []
+    for X, labels in ((noise, y), (clear, y), (clear[:80], y[:80])):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            search = DuRPCV(n_triplets=500, random_state=0).fit(X, labels)
+        splits.append(sum(key.startswith("split") for key in search.cv_results_))
+    assert splits == [4, 1, 4]  # the last are few
+
+
 def test_classes_are_held_out_in_halves():
     codes = np.arange(60) % 5
-    parts = held_out_parts(np.zeros((60, 1)), codes, "classes", 0)
+    parts = list(held_out_parts(np.zeros((60, 1)), codes, "classes", 0))
     for part in parts:
         assert not set(codes[part.train]) & set(codes[part.test])
         assert not part.same_classes
@@ -72,7 +99,7 @@ def test_classes_are_held_out_in_halves():
 
 def test_folds_and_splitters():
     X, y = make_data(60)
-    assert len(held_out_parts(X, y, 3, 0)) == 3
+    assert len(list(held_out_parts(X, y, 3, 0))) == 3
     parts = held_out_parts(X, y, KFold(4), 0)
     for part, (train, test) in zip(parts, KFold(4).split(X), strict=True):
         assert_array_equal(part.train, train)
@@ -82,7 +109,7 @@ def test_folds_and_splitters():
 def test_no_more_queries_than_needed(monkeypatch):
     monkeypatch.setattr(_folds, "MOST_QUERIES", 20)
     X, y = make_data(200)
-    (part,) = held_out_parts(X, y, None, 0)
+    part = next(held_out_parts(X, y, None, 0))
     assert len(part.test) == 20
     assert not set(part.test) & set(part.train)
 
@@ -100,7 +127,7 @@ def test_no_more_queries_than_needed(monkeypatch):
 def test_what_cannot_be_held_out(codes, cv, message):
     codes = np.asarray(codes)
     with pytest.raises(ValueError, match=message):
-        held_out_parts(np.zeros((len(codes), 1)), codes, cv, 0)
+        next(held_out_parts(np.zeros((len(codes), 1)), codes, cv, 0))
 
 
 # --- scores are those of the estimators -------------------------------------------------------
@@ -117,7 +144,7 @@ def right_neighbors(train, y, test, y_test):
 def test_plain_distances_are_scored_as_they_are(scoring, kind):
     X, y = make_data()
     search = DuRPCV(scoring=scoring, **SMALL).fit(kind(X), y)
-    (part,) = held_out_parts(X, y, None, _seed())
+    part = next(held_out_parts(X, y, None, _seed()))
     for number, distance in enumerate(("euclidean", "cosine")):
         plain = Euclidean(distance).fit(kind(X[part.train]))
         train, test = (plain.transform(kind(X[rows])) for rows in (part.train, part.test))
@@ -127,7 +154,7 @@ def test_plain_distances_are_scored_as_they_are(scoring, kind):
             else right_neighbors(train, y[part.train], test, y[part.test])
         )
         assert search.cv_results_["params"][number] == {"distance": distance}
-        assert search.cv_results_["mean_test_score"][number] == pytest.approx(expected)
+        assert search.cv_results_["split0_test_score"][number] == pytest.approx(expected)
 
 
 def _seed():
@@ -139,7 +166,7 @@ def test_candidates_are_scored_as_durp_would_be():
     X, y = make_data(800, noise=2.0)
     settings = {**SMALL, "n_projections": 15, "n_triplets": 5000, "ranks": [1, 3]}
     search = DuRPCV(**settings).fit(X, y)
-    (part,) = held_out_parts(X, y, None, _seed())
+    part = next(held_out_parts(X, y, None, _seed()))
     expected = [
         np.mean(
             [
@@ -151,7 +178,7 @@ def test_candidates_are_scored_as_durp_would_be():
         )
         for params in search.cv_results_["params"][6:]
     ]
-    scores = search.cv_results_["mean_test_score"][6:]
+    scores = search.cv_results_["split0_test_score"][6:]
     assert np.ptp(expected) > 0.2
     assert np.corrcoef(scores, expected)[0, 1] > 0.9
     assert_allclose(scores, expected, atol=0.08)
@@ -160,9 +187,9 @@ def test_candidates_are_scored_as_durp_would_be():
 def test_whitening_is_scored_as_it_is():
     X, y = make_data(noise=2.0)
     search = DuRPCV(**SMALL).fit(X, y)
-    (part,) = held_out_parts(X, y, None, _seed())
+    part = next(held_out_parts(X, y, None, _seed()))
     for params, score in zip(
-        search.cv_results_["params"][2:6], search.cv_results_["mean_test_score"][2:6], strict=True
+        search.cv_results_["params"][2:6], search.cv_results_["split0_test_score"][2:6], strict=True
     ):
         model = Whitening(**params).fit(X[part.train], y[part.train])
         assert score == pytest.approx(model.score(X[part.test], y[part.test]))

@@ -190,6 +190,48 @@ def paired_interval(
     return bootstrap_interval(difference, level=level, n_draws=n_draws, seed=seed)
 
 
+def best_of_interval(
+    candidates: Any, other: Any, *, level: float = 0.95, n_draws: int = 1000, seed: int = 0
+) -> tuple[float, float]:
+    """Interval of how much the best of many candidates is better than ``other``.
+
+    The best of many looks better than it is: it was chosen by the same queries. So in each draw the
+    candidate that is best on the queries drawn is judged on those that were not drawn, about a
+    third of them, which also makes the interval a cautious one.
+
+    Parameters
+    ----------
+    candidates : array-like of shape (n_candidates, n)
+        One value a query; queries with NaN are left out.
+    other : array-like of shape (n,)
+        The same for what they are compared with.
+    level, n_draws, seed
+        As in `bootstrap_interval`.
+
+    Returns
+    -------
+    low, high : float
+        NaN where there are fewer than two queries.
+    """
+    gains = np.asarray(candidates, dtype=np.float64) - np.asarray(other, dtype=np.float64)
+    gains = gains[:, ~np.isnan(gains).any(axis=0)].T
+    n = len(gains)
+    if n < 2:
+        return np.nan, np.nan
+    rng = np.random.default_rng(seed)
+    found = []
+    height = 1 + 2**20 // n
+    for start in range(0, n_draws, height):
+        drawn = rng.multinomial(n, np.full(n, 1.0 / n), size=min(height, n_draws - start))
+        left = (drawn == 0).astype(np.float64)
+        usable = left.any(axis=1)  # of very few queries, all may be drawn
+        best = np.argmax(drawn[usable] @ gains, axis=1)
+        judged = (left[usable] @ gains)[np.arange(len(best)), best]
+        found.append(judged / left[usable].sum(axis=1))
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
 def _score(rows: Rows, codes: Array, n_queries: int) -> Scores:
     """Scores of the first rows as queries; those after them, if any, only vote."""
     from . import _kernels  # here, for Numba takes long to import

@@ -1,5 +1,6 @@
 """Which training rows are held out to choose settings by."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,33 +30,42 @@ class Part(NamedTuple):
     same_classes: bool
 
 
-def held_out_parts(X: Rows, codes: Array, cv: Any, seed: int) -> list[Part]:
+def held_out_parts(X: Rows, codes: Array, cv: Any, seed: int) -> Iterator[Part]:
     """Split rows of the given classes, numbered from 0, as ``cv`` says."""
     rng = np.random.default_rng(seed)
     if cv is None:
-        parts = [_last_share(codes)]
+        parts: Iterable[Part] = _quarters(codes)
     elif isinstance(cv, str):
         if cv != "classes":
             raise ValueError(f"cv must be None, 'classes', a number of folds or a splitter: {cv!r}")
         parts = _halves_of_classes(codes, rng)
     else:
         splits = check_cv(cv, codes, classifier=True).split(X, codes)
-        parts = [Part(train, test, True) for train, test in splits]
-    return [_with_enough(part, codes, rng) for part in parts]
+        parts = (Part(train, test, True) for train, test in splits)
+    for part in parts:
+        yield _with_enough(part, codes, rng)
 
 
-def _last_share(codes: Array) -> Part:
-    """The last quarter of each class, rounded, but never all or all but one of it.
+def _quarters(codes: Array) -> Iterator[Part]:
+    """The last quarter of each class, rounded, then the one before it, and so on.
 
-    Not a random one: where rows next to each other are alike (of one day, one person, one stretch
-    of a signal), it would be easier than new rows are. Without such an order it is as good.
+    Never all or all but one of a class is held out; quarters after the first hold only classes of
+    eight rows or more. They are not random: where rows next to each other are alike (of one day,
+    one person, one stretch of a signal), random ones would be easier than new rows are. Without
+    such an order they are as good.
     """
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
     place = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     take = np.minimum(np.maximum(np.rint(_SHARE * sizes), 2), np.maximum(sizes - 2, 0))
-    held = place >= np.repeat(sizes - take, sizes)
-    return Part(np.sort(order[~held]), np.sort(order[held]), True)
+    for before in range(round(1 / _SHARE)):
+        if before:
+            take = np.where(sizes >= 8, take, 0)
+            if np.count_nonzero(take) < 2:
+                return  # one class has nothing to be told apart from
+        end = np.repeat(sizes - before * take, sizes)
+        held = (place < end) & (place >= end - np.repeat(take, sizes))
+        yield Part(np.sort(order[~held]), np.sort(order[held]), True)
 
 
 def _halves_of_classes(codes: Array, rng: np.random.Generator) -> list[Part]:

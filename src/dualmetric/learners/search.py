@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, check_scalar
 
 from .._types import Array, Rows
 from .._validation import check_labels
-from ..comparison import paired_interval
+from ..comparison import best_of_interval
 from ..recovery import DENSE_LIMIT
 from ._base import Euclidean, LinearMetricLearner
 from ._candidates import Candidate, Settings, score_candidates
@@ -18,6 +18,8 @@ from ._dual import SPAN_LIMIT
 from ._folds import held_out_parts
 from .dual import DuRP
 from .whitened import Whitening
+
+_ENOUGH = 100  # held-out rows to tell settings apart by
 
 _AXES = {
     "shrinkages": "shrinkage",
@@ -55,10 +57,11 @@ class DuRPCV(LinearMetricLearner):
         their five nearest training rows: what counts is the share of the right class, which is
         surer to tell settings apart than the vote.
     cv : {None, "classes"}, int, cross-validation generator or iterable, default=None
-        How rows are held out. None holds out the last quarter of each class, once; a number is
-        that of stratified folds, in the order of the rows as scikit-learn has them; "classes" holds
-        out one half of the classes, then the other: choose it where the metric will meet classes
-        that it has not seen.
+        How rows are held out. None holds out the last quarter of each class and, while these are
+        few or leave in doubt whether any metric is better than the plain distances, the quarter
+        before it, up to all four; a number is that of stratified folds, in the order of the rows as
+        scikit-learn has them; "classes" holds out one half of the classes, then the other: choose
+        it where the metric will meet classes that it has not seen.
     shrinkages : sequence of float, or None, default=None
         Candidates for ``shrinkage``. None tries 1, 0.84, 0.5, 0.1, 0.03 and 0.01; above 4,000
         features 1, 0.92, 0.84 and 0.7.
@@ -93,7 +96,8 @@ class DuRPCV(LinearMetricLearner):
     refit_time_ : float
         Seconds of learning the chosen metric from all rows.
     gain_interval_ : tuple of float
-        95 % interval of how much the best learned metric scores above the better plain distance.
+        95 % interval of how much the best learned metric scores above the better plain distance,
+        on queries other than those it was the best of.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -171,13 +175,18 @@ class DuRPCV(LinearMetricLearner):
         labels = check_labels(y, X.shape[0])
         self._length_unit(X)  # refuses rows that are all the same, and numbers out of range
         codes = np.unique(labels, return_inverse=True)[1]
-        parts = held_out_parts(X, codes, self.cv, seed)
         settings = self._settings(*X.shape)
         say = print if self.verbose > 1 else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there is to say of the choice is said once more
-            found = [score_candidates(X, codes, part, settings, seed, say) for part in parts]
-        self._choose(found)
+        found: list[list[Candidate]] = []
+        for part in held_out_parts(X, codes, self.cv, seed):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what there is to say is said of the choice
+                found.append(score_candidates(X, codes, part, settings, seed, say))
+            self._choose(found)
+            low, high = self.gain_interval_
+            scored = sum(len(candidates[0].scores) for candidates in found)
+            if self.cv is None and scored >= _ENOUGH and not low <= 0.0 <= high:
+                break  # no doubt is left whether a learned metric is better
         return self._learn(X, labels, seed)
 
     def recommend(self) -> str:
@@ -233,7 +242,8 @@ class DuRPCV(LinearMetricLearner):
         learned = [c for c in merged if not c.is_plain]
         self._best_plain = max(plain, key=lambda c: c.mean)
         best = max(learned, key=lambda c: c.mean)
-        self.gain_interval_ = paired_interval(best.scores, self._best_plain.scores)
+        every = np.array([c.scores for c in learned])
+        self.gain_interval_ = best_of_interval(every, self._best_plain.scores)
         kept = best if self.gain_interval_[0] > 0 else self._best_plain
         self.best_index_ = next(i for i, c in enumerate(merged) if c is kept)
         self.best_params_, self.best_score_ = kept.params, kept.mean
