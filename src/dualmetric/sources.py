@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ._namespace import is_device_array
 from ._system import require_memory
 from ._types import Array
 from .whitening import scatter_sums
@@ -25,6 +26,8 @@ def is_source(X: Any) -> bool:
     if isinstance(X, np.memmap):
         return X.ndim == 2
     if isinstance(X, np.ndarray) or hasattr(X, "tocsr") or hasattr(X, "iloc"):
+        return False
+    if is_device_array(X):
         return False
     has_rows = all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
     return has_rows and not hasattr(X, "__dataframe__") and len(X.shape) == 2
