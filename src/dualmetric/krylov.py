@@ -43,7 +43,7 @@ class Vectors:
 
     def first(self, k: int) -> Self:
         """The first k columns."""
-        return self._both(lambda part: part[:, :k])
+        return self._both(lambda part: part[:, : min(k, part.shape[1])])
 
     def beside(self, other: "Vectors") -> Self:
         """These columns, then those of the other."""
