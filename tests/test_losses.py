@@ -161,3 +161,16 @@ def test_unknown_loss_lists_the_known_ones():
         get_loss("exponential")
     for name in NAMES:
         assert name in str(error.value)
+
+
+def test_logistic_dual_step_is_best_between_flat_stretches():
+    """Newton's method alone would go to and fro between the two ends here."""
+    from dualmetric._kernels import _logistic_dual
+
+    for beta, margin, curvature in (
+        (0.9999993443489075, 68.3325925143087, 80.72517522703424),
+        (2.4762658767940593e-07, -34.1912285356254, 48.613042246232496),
+    ):
+        found = _logistic_dual(beta, margin, curvature)
+        slope = np.log((1 - found) / found) - margin - (found - beta) * curvature
+        assert abs(slope) < 1e-6 * curvature

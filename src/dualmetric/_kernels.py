@@ -29,12 +29,14 @@ def _logistic_dual(beta, margin, curvature):
 
     With b = 1/(1+eᵗ) the equation is g(t) = margin + (b(t) − beta)·curvature − t = 0. g falls with
     a slope of at least one, so its root lies within |g| of any t: Newton's method, kept inside
-    that bracket.
+    that bracket. Between two flat stretches of g it would go to and fro for ever: where a step has
+    not halved |g|, the bracket is halved instead.
     """
     low = margin - beta * curvature
     high = margin + (1.0 - beta) * curvature
     t = min(max(math.log((1.0 - beta) / beta) if 0.0 < beta < 1.0 else 0.0, low), high)
-    for _ in range(60):
+    before = np.inf
+    for _ in range(100):
         b = 1.0 / (1.0 + math.exp(t)) if t < 0.0 else math.exp(-t) / (1.0 + math.exp(-t))
         g = margin + (b - beta) * curvature - t
         if g > 0.0:
@@ -42,8 +44,9 @@ def _logistic_dual(beta, margin, curvature):
         else:
             high = t
         step = t + g / (1.0 + curvature * b * (1.0 - b))
-        if not low <= step <= high:
+        if not low <= step <= high or abs(g) > 0.5 * before:
             step = 0.5 * (low + high)
+        before = abs(g)
         if abs(step - t) <= 1e-14 * max(1.0, abs(t)):
             break
         t = step

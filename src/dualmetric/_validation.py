@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ._namespace import to_numpy
 from ._types import Array
 
 
@@ -21,7 +22,7 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
     from sklearn.utils import column_or_1d
 
     refuse_mask(y, name)
-    labels = column_or_1d(y, warn=True, input_name=name)
+    labels = column_or_1d(to_numpy(y), warn=True, input_name=name)
     if len(labels) != n_rows:
         raise ValueError(
             f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import check_array
 
+from . import _device_ranking
+from ._namespace import check_same_device, is_device_array, to_numpy
 from ._system import n_threads, run_blocks, single_blas_thread
 from ._types import Array, Rows
 from ._validation import check_labels, refuse_mask
@@ -19,7 +21,7 @@ _BLOCK_BYTES = 32 * 2**20
 """Distances held at once, by all threads."""
 
 
-def mean_average_precision(X: object, y: object) -> float:
+def mean_average_precision(X: object, y: object, *, queries: object = None) -> float:
     """Mean average precision (mAP) of ranking rows by their distance to each row.
 
     Each row queries all the other rows, which are ranked by ascending Euclidean distance; those
@@ -32,6 +34,9 @@ def mean_average_precision(X: object, y: object) -> float:
         The rows, after any transformation that is to be judged.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
+    queries : int or array-like of row numbers, optional
+        The rows that query all others, or how many to draw, always the same for the same number
+        of rows; all rows where it is None.
 
     Returns
     -------
@@ -55,7 +60,7 @@ def mean_average_precision(X: object, y: object) -> float:
     >>> round(mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "b", "a", "b"]), 3)
     0.417
     """
-    precisions = average_precisions(X, y)
+    precisions = to_numpy(average_precisions(X, y, queries=queries))
     alone = np.isnan(precisions)
     if alone.any():
         warnings.warn(
@@ -67,7 +72,7 @@ def mean_average_precision(X: object, y: object) -> float:
     return float(precisions[~alone].mean())
 
 
-def average_precisions(X: object, y: object) -> Array:
+def average_precisions(X: object, y: object, *, queries: object = None) -> Array:
     """Average precision of each row as a query of all the others.
 
     Parameters
@@ -76,11 +81,15 @@ def average_precisions(X: object, y: object) -> Array:
         The rows, after any transformation that is to be judged.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
+    queries : int or array-like of row numbers, optional
+        The rows that query all others, or how many to draw, always the same for the same number
+        of rows; all rows where it is None.
 
     Returns
     -------
-    ndarray of shape (n_rows,), float64
-        NaN for rows that are the only one of their class.
+    array of shape (n_queries,), float64
+        In the order of the queries; NaN for rows that are the only one of their class. Where X is
+        on a device, so is this.
 
     Notes
     -----
@@ -101,25 +110,28 @@ def average_precisions(X: object, y: object) -> Array:
     from . import _kernels  # here, for Numba takes long to import
 
     rows = check_rows(X, "X")
-    classes = check_labels(y, rows.shape[0], "y")
-    _, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    n = rows.shape[0]
+    _, labels, counts = np.unique(check_labels(y, n, "y"), return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
-    queries = np.flatnonzero(counts[labels] > 1)
-    if not len(queries):
+    asked = _query_rows(queries, n)
+    places = np.flatnonzero(counts[labels[asked]] > 1)
+    if not len(places):
         raise ValueError(
-            f"no class in y has two rows ({len(labels)} rows, {len(counts)} classes), so that no "
-            "row has another to find; give labels that rows share"
+            f"no query has another row of its class in y ({len(asked)} queries, {n} rows, "
+            f"{len(counts)} classes), and so nothing to find; give labels that rows share"
         )
-    n = len(labels)
+    if is_device_array(rows):
+        return _device_ranking.average_precisions(rows, labels, counts, asked)
     fill, origin = squared_distances(rows)
     copies = np.flatnonzero(origin != np.arange(n))
-    result = np.full(n, np.nan)
+    result = np.full(len(asked), np.nan)
     step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
 
     def rank(start: int, stop: int) -> None:
         memory = np.empty((min(step, stop - start), n))
         for first in range(start, stop, step):
-            block = queries[first : min(first + step, stop)]
+            part = places[first : min(first + step, stop)]
+            block = asked[part]
             distances = memory[: len(block)]
             fill(block, distances)
             keys = distances.view(np.int64)
@@ -127,13 +139,38 @@ def average_precisions(X: object, y: object) -> Array:
             # NumPy's vectorised sort of plain integers: no search or bucketing compiled here
             # comes near it
             keys.view(np.uint64).sort(axis=1)
-            result[block] = _kernels.ranked_precisions(keys)
+            result[part] = _kernels.ranked_precisions(keys)
 
     # Each thread takes whole queries, products included: the threads that BLAS would start
     # itself go on spinning after each product and hold up the sorting.
     with single_blas_thread():
-        run_blocks(rank, len(queries), smallest=1 + 2**17 // n)
+        run_blocks(rank, len(places), smallest=1 + 2**17 // n)
     return result
+
+
+def _query_rows(queries: object, n_rows: int) -> Array:
+    """Numbers of the rows that query."""
+    if queries is None:
+        return np.arange(n_rows)
+    if isinstance(queries, Integral) and not isinstance(queries, bool):
+        wanted = int(queries)
+        if wanted < 1:
+            raise ValueError(f"queries must be at least 1; got {queries}")
+        if wanted >= n_rows:
+            return np.arange(n_rows)
+        return np.sort(np.random.default_rng(0).choice(n_rows, wanted, replace=False))
+    numbers = np.asarray(to_numpy(queries))
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise ValueError(
+            "queries must be a number of rows, or row numbers in one dimension; got an array of "
+            f"shape {numbers.shape} and dtype {numbers.dtype}"
+        )
+    outside = (numbers < 0) | (numbers >= n_rows)
+    if outside.any():
+        raise ValueError(
+            f"queries names row {numbers[outside][0]}: row numbers go from 0 to {n_rows - 1}"
+        )
+    return numbers.astype(np.int64)
 
 
 def knn_accuracy(
@@ -187,13 +224,27 @@ def knn_accuracy(
             f"y_train and y_test hold labels of kinds that cannot be compared ({error}); use "
             "numbers only or strings only"
         ) from error
+    if is_device_array(train):
+        check_same_device(train, test, "X_train and X_test")
+        votes = codes[_device_ranking.nearest(train, test, int(k))]
+        found = _most_votes(votes)
+        return float(np.mean(found == codes[train.shape[0] :]))
     model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute")
     model.fit(train, codes[: train.shape[0]])
     return float(np.mean(model.predict(test) == codes[train.shape[0] :]))
 
 
+def _most_votes(votes: Array) -> Array:
+    """The number that each row holds most often; the smallest of those that are equally often."""
+    ordered = np.sort(votes, axis=1)
+    counts = (votes[:, None, :] == ordered[:, :, None]).sum(axis=2)
+    return ordered[np.arange(len(votes)), counts.argmax(axis=1)]
+
+
 def check_rows(X: object, name: str) -> Rows:
-    """Return X as finite float64, dense in C order or CSR."""
+    """Return X as finite float64, dense in C order or CSR, or dense on its device."""
+    if is_device_array(X):
+        return _device_ranking.check_rows(X, name)
     refuse_mask(X, name)
     return check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
 
@@ -228,7 +279,7 @@ def squared_distances(X: Rows) -> tuple[Callable[[Array, Array], None], Array]:
         left[:, [d, d + 1]] = left[:, [d + 1, d]]
         np.matmul(left, right.T, out=out)
 
-    return fill, _first_equal(row.tobytes() for row in rows)
+    return fill, first_equal(row.tobytes() for row in rows)
 
 
 def _squared_distances_sparse(
@@ -249,7 +300,7 @@ def _squared_distances_sparse(
         # not a sparse product: nearly full, it would be built only to be written out
         _kernels.sq_distances_csr_to_all(X.data, X.indices, X.indptr, columns, queries, norms, out)
 
-    return fill, _first_equal(
+    return fill, first_equal(
         X.indices[start:stop].tobytes() + X.data[start:stop].tobytes()
         for start, stop in itertools.pairwise(X.indptr)
     )
@@ -261,7 +312,7 @@ def _exponent(values: Array) -> int:
     return int(np.frexp(largest)[1])
 
 
-def _first_equal(rows: Iterable[bytes]) -> Array:
+def first_equal(rows: Iterable[bytes]) -> Array:
     """Return for each row the number of the first row with the same bytes."""
     seen: dict[bytes, int] = {}
     # digests, since the rows themselves would be another copy of the data

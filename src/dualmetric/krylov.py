@@ -11,6 +11,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from . import products
+from ._namespace import like, precision, to_numpy
 from ._system import blas_threads_for
 from ._types import Array
 
@@ -41,16 +43,16 @@ class Vectors:
 
     def first(self, k: int) -> Self:
         """The first k columns."""
-        return self._both(lambda part: part[:, :k])
+        return self._both(lambda part: part[:, : min(k, part.shape[1])])
 
     def beside(self, other: "Vectors") -> Self:
         """These columns, then those of the other."""
-        coef = np.hstack([self.coef, other.coef])
-        return type(self)(coef, coef if self.is_plain else np.hstack([self.dual, other.dual]))
+        coef = products.beside(self.coef, other.coef)
+        return type(self)(coef, coef if self.is_plain else products.beside(self.dual, other.dual))
 
     def squares(self) -> Array:
         """‖v‖² of each column, in float64; a little below zero at most by rounding."""
-        return np.einsum("ij,ij->j", self.coef, self.dual, dtype=np.float64)
+        return products.column_dots(self.coef, self.dual)
 
     @property
     def is_plain(self) -> bool:
@@ -125,23 +127,23 @@ def conjugate_gradients(
     ``energy``, which is bᵀy.
     """
     residual, direction = b, b
-    solution = b * np.zeros(1, b.coef.dtype)
+    solution = b * like(np.zeros(1), b.coef)
     left = np.maximum(b.squares(), 0.0)
     energy = np.zeros_like(left)
     for _ in range(max_iter):
         if enough(left, energy):
             break
         image = S(direction)
-        curvature = np.einsum("ij,ij->j", direction.dual, image, dtype=np.float64)
+        curvature = products.column_dots(direction.dual, image)
         step = np.divide(left, curvature, out=np.zeros_like(left), where=curvature > 0)
         energy += step * left
-        step = step.astype(image.dtype)
+        step = like(step, image)
         moved = Vectors(image, image if gram is None else gram(image))
         solution = _plus(solution, direction, step)
         residual = _plus(residual, moved, -step)
         new = np.maximum(residual.squares(), 0.0)
         ratio = np.divide(new, left, out=np.zeros_like(new), where=left > 0)
-        direction = _plus(residual, direction, ratio.astype(image.dtype))
+        direction = _plus(residual, direction, like(ratio, image))
         left = new
     return solution, left, energy
 
@@ -180,19 +182,19 @@ def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> 
     tolerance : float
         Largest residual, relative to the largest |θ|.
     """
-    width, dtype = start.shape[1], start.dtype
-    size_of_space = len(start)
+    size_of_space, width = start.shape
+    dtype = precision(start)
     Q, SQ = _orthonormal(pencil, pencil.vectors(start), None)
     AQ = pencil.A(Q)
-    if not AQ.any():  # A is zero
-        return Leading(np.zeros(0, dtype), np.zeros((size_of_space, 0), dtype), 0.0)
+    if not products.column_dots(AQ, AQ).any():  # A is zero
+        return Leading(np.zeros(0, dtype), like(np.zeros((size_of_space, 0)), start), 0.0)
     for n_products in range(1, _MAX_PRODUCTS + 1):
         values, turn = _eigh(Q.dual.T @ AQ)
         size = np.abs(values).max()
         lead = np.argsort(values)[::-1][:width]
-        theta, turn = values[lead].astype(dtype), turn[:, lead].astype(dtype)
+        theta, turn = values[lead].astype(dtype), like(turn[:, lead], start)
         image, stretched = AQ @ turn, SQ @ turn
-        residual = pencil.vectors(image - stretched * theta)
+        residual = pencil.vectors(image - stretched * like(theta, start))
         step, squares = _unstretch(pencil, residual)
         n_positive = np.count_nonzero(theta[:rank] > 10 * np.finfo(dtype).eps * size)
         # the first that is not positive too: it may be about to become so
@@ -202,13 +204,13 @@ def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> 
             break
         if n_basis > (_BLOCKS - 1) * width:
             Q, AQ, SQ = Q @ turn, image, stretched
-            turn = np.eye(width, dtype=dtype)
+            turn = like(np.eye(width), start)
         room = size_of_space - Q.coef.shape[1]
         grown, stretched = _orthonormal(pencil, step.first(room), (Q, SQ))
         if grown.coef.shape[1] == 0:  # the basis is closed under the product
             break
-        Q, AQ = Q.beside(grown), np.hstack([AQ, pencil.A(grown)])
-        SQ = Q.coef if pencil.S is None else np.hstack([SQ, stretched])
+        Q, AQ = Q.beside(grown), products.beside(AQ, pencil.A(grown))
+        SQ = Q.coef if pencil.S is None else products.beside(SQ, stretched)
     return Leading(theta[:n_positive], Q.coef @ turn[:, :n_positive], float(worst))
 
 
@@ -218,7 +220,7 @@ def _unstretch(pencil: Pencil, r: Vectors) -> tuple[Vectors, Array]:
         return r, np.maximum(r.squares(), 0.0)
     if pencil.solve is not None:
         step = pencil.vectors(pencil.solve(r.coef))
-        return step, np.maximum(np.einsum("ij,ij->j", step.coef, r.dual, dtype=np.float64), 0.0)
+        return step, np.maximum(products.column_dots(step.coef, r.dual), 0.0)
     step, left, energy = conjugate_gradients(
         pencil.S,
         pencil.gram,
@@ -230,9 +232,10 @@ def _unstretch(pencil: Pencil, r: Vectors) -> tuple[Vectors, Array]:
 
 
 def _eigh(T: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of a small matrix, in float64."""
-    with blas_threads_for(len(T)):
-        return np.linalg.eigh(T.astype(np.float64))
+    """Eigenvalues and eigenvectors of a small matrix, in float64 and on the host."""
+    small = to_numpy(T).astype(np.float64)
+    with blas_threads_for(len(small)):
+        return np.linalg.eigh(small)
 
 
 def _orthonormal(
@@ -245,13 +248,13 @@ def _orthonormal(
     """
     if basis is not None:
         W = W.less(basis[0], basis[1].T @ W.dual)
-    tiny = np.finfo(W.coef.dtype).tiny
-    W = W * (1.0 / np.sqrt(np.maximum(W.squares(), tiny))).astype(W.coef.dtype)
+    limits = np.finfo(precision(W.coef))
+    W = W * like(1.0 / np.sqrt(np.maximum(W.squares(), limits.tiny)), W.coef)
     SW = pencil.stretch(W)
     for again in (True, False):
         values, vectors = _eigh(W.dual.T @ SW)
-        keep = values > values[-1:] * len(values) * np.finfo(SW.dtype).eps
-        turn = (vectors[:, keep] / np.sqrt(values[keep])).astype(SW.dtype)
+        keep = values > values[-1:] * len(values) * limits.eps
+        turn = like(vectors[:, keep] / np.sqrt(values[keep]), SW)
         W, SW = W @ turn, SW @ turn
         if again and basis is not None:
             overlap = basis[1].T @ W.dual

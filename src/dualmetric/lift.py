@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import products
-from ._system import blas_threads_for
+from . import matrices, products
+from ._namespace import is_device_array, like, namespace, precision
 from ._types import Array, Rows
 
 LANDMARKS = 2000
@@ -40,7 +40,11 @@ class Lift:
     gamma: float
 
     def apply(self, rows: Array, factor: Array) -> Array:
-        """k(x)·factor for each row, a block of rows at a time."""
+        """k(x)·factor for each row, a block of rows at a time; where the rows are."""
+        if is_device_array(rows):
+            from ._device import kernel_dot
+
+            return kernel_dot(rows, self.landmarks, self.gamma, factor)
         landmarks = self.landmarks.astype(rows.dtype, copy=False)
         factor = factor.astype(rows.dtype, copy=False)
         # squares of rows far from zero would drown their differences
@@ -82,16 +86,18 @@ def rbf_lift(X: Rows, rng: np.random.Generator, n_landmarks: int = LANDMARKS) ->
             "half of the pairs of rows are equal, so that the rows have no typical distance to "
             "lift by: remove duplicates, or use lift=None"
         )
-    limits = np.finfo(X.dtype)
+    limits = np.finfo(precision(X))
     if not float(limits.tiny) ** 0.8 < median < float(limits.max) ** 0.8:
         raise ValueError(
             "the numbers in X are too large or too small for their precision: bring them near 1, "
             "for example with StandardScaler, or pass float64"
         )
-    landmarks = np.ascontiguousarray(X[chosen])
+    landmarks = products.take_rows(X, chosen)
     lift = Lift(landmarks, 1.0 / median)
-    K = lift.apply(landmarks, np.eye(len(landmarks), dtype=X.dtype)).astype(np.float64)
-    with blas_threads_for(len(K)):
-        values, vectors = np.linalg.eigh(0.5 * (K + K.T))
-    keep = values > _SMALLEST * values[-1]
-    return lift, (vectors[:, keep] / np.sqrt(values[keep])).astype(X.dtype)
+    # in float64: vectors of near eigenvalues would turn with every rounding
+    wide = namespace(X).asarray(landmarks, dtype=namespace(X).float64)
+    K = lift.apply(wide, like(np.eye(len(chosen)), wide))
+    values, vectors = matrices.eigh(0.5 * (K + K.T))
+    keep = np.flatnonzero(values > _SMALLEST * values[-1])
+    nystroem = products.take_columns(vectors, keep)
+    return lift, like(nystroem / like(np.sqrt(values[keep]), nystroem), X)

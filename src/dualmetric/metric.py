@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from . import _explain, _metric_file, products, sources, weighting
+from . import _device_metric, _explain, _metric_file, products, sources, weighting
 from . import _metric_checks as checks
 from ._explain import Explanation
+from ._namespace import check_device_rows, check_same_device, is_device_array, to_numpy
 from ._system import require_memory
 from ._types import Array, Rows
 from ._validation import refuse_mask
@@ -151,6 +152,8 @@ class Metric:
 
     def apply(self, X: Rows) -> Rows:
         """Do what `transform` does to rows that have been checked: finite floats of this width."""
+        if is_device_array(X):
+            return _device_metric.apply(self, X)
         rows = self._factor_inputs(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.factor is not None:
@@ -180,6 +183,7 @@ class Metric:
 
     def distance(self, A: Any, B: Any) -> Array:
         """Distance between each row of A and the same row of B."""
+        check_same_device(A, B)
         a, b = self.transform(A), self.transform(B)
         if a.shape != b.shape:
             raise ValueError(
@@ -192,6 +196,9 @@ class Metric:
         """Distances between all rows of A and all rows of B, or among the rows of A."""
         from sklearn.metrics import euclidean_distances
 
+        check_same_device(A, A if B is None else B)
+        if is_device_array(A):
+            return _device_metric.pairwise(self, A, B)
         a = self.transform(A)
         return euclidean_distances(a, None if B is None else self.transform(B))
 
@@ -372,7 +379,7 @@ class Metric:
             raise ValueError(f"{path} is damaged: {error}") from None
 
     def _check_rows(self, X: Any, name: str = "X") -> Rows:
-        X = weighting.check_rows(X, name)
+        X = (check_device_rows if is_device_array(X) else weighting.check_rows)(X, name)
         if X.shape[1] != self.n_features:
             raise ValueError(
                 f"{name} has {X.shape[1]} features, but this metric is over {self.n_features}"
@@ -382,6 +389,7 @@ class Metric:
     def _explained_row(self, row: Any, name: str) -> Array:
         """One row as L takes it, written out in float64."""
         refuse_mask(row, name)
+        row = to_numpy(row)
         if np.ndim(row) == 1:
             row = (row if products.is_sparse(row) else np.asarray(row)).reshape(1, -1)
         rows = self._check_rows(row, name)

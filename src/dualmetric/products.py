@@ -2,19 +2,40 @@
 
 X is a dense array or a CSR matrix with sorted indices, float32 or float64; results are dense and
 of the same precision. ``pair_*`` functions work with the pair graph C of weighted triplets:
-Σ β_t A_t = XᵀCX.
+Σ β_t A_t = XᵀCX. Where X is on a device, the function of the same name in `_device` does the work.
 """
 
 from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.extmath import row_norms
 
+from ._namespace import is_device_array
 from ._system import run_blocks
 from ._types import Array, Rows
 
 _BLOCK_BYTES = 2**24  # of a dense block of rows or columns held beside X
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _or_on_device(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Leave the call to `_device` where one of the first two arguments is a device array."""
+
+    @wraps(function)
+    def dispatch(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if not any(is_device_array(argument) for argument in args[:2]):
+            return function(*args, **kwargs)
+        from . import _device
+
+        found: _T = getattr(_device, function.__name__)(*args, **kwargs)
+        return found
+
+    return dispatch
 
 
 def is_sparse(X: object) -> bool:
@@ -36,6 +57,7 @@ def canonical(X: Rows) -> Rows:
     return X
 
 
+@_or_on_device
 def all_rows_equal(X: Rows) -> bool:
     """Whether no feature of X varies. Stops at the first block of rows that does."""
     first = X[:1]
@@ -50,26 +72,37 @@ def all_rows_equal(X: Rows) -> bool:
     return True
 
 
+@_or_on_device
 def dot(X: Rows, B: Array) -> Array:
     """X·B."""
     return np.asarray(X @ B)
 
 
+@_or_on_device
 def tdot(X: Rows, B: Array) -> Array:
     """Xᵀ·B."""
     return np.asarray(X.T @ B)
 
 
+@_or_on_device
 def take_rows(X: Rows, rows: Array) -> Rows:
     """Copy the given rows of X."""
     return X[rows]
 
 
+@_or_on_device
+def take_columns(X: Array, columns: Array) -> Array:
+    """Copy the given columns of a dense X."""
+    return np.ascontiguousarray(X[:, columns])
+
+
+@_or_on_device
 def to_dense(X: Rows) -> Array:
     """X as a C-contiguous array; the same array where it is one already."""
     return X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
 
 
+@_or_on_device
 def column_means(X: Rows) -> Array:
     """Mean of the rows, in the precision of X."""
     return _means64(X).astype(X.dtype, copy=False)
@@ -82,6 +115,7 @@ def _means64(X: Rows) -> Array:
     return X.mean(axis=0, dtype=np.float64)
 
 
+@_or_on_device
 def gram(X: Rows) -> Array:
     """Inner products of the centred rows, in float64 (n × n)."""
     if sp.issparse(X):
@@ -100,12 +134,45 @@ def gram(X: Rows) -> Array:
     return K
 
 
+@_or_on_device
 def less_mean(B: Array) -> Array:
     """Columns of B less their mean, which on paper is zero already; in place."""
     B -= B.mean(axis=0, dtype=np.float64).astype(B.dtype)
     return B
 
 
+@_or_on_device
+def centred(Z: Array) -> Array:
+    """Rows less their mean: a new array."""
+    return np.ascontiguousarray(Z - Z.mean(axis=0, dtype=np.float64).astype(Z.dtype))
+
+
+@_or_on_device
+def less_class_means(Q: Array, codes: Array, members: sp.csr_matrix, sizes: Array) -> Array:
+    """Rows of Q less the mean of their class; ``members`` is classes × rows, of ones."""
+    means = (members.astype(Q.dtype) @ Q) / sizes[:, None].astype(Q.dtype)
+    return Q - means[codes]
+
+
+@_or_on_device
+def column_dots(A: Array, B: Array) -> Array:
+    """Inner products of the columns of A with those of B, in float64."""
+    return np.einsum("ij,ij->j", A, B, dtype=np.float64)
+
+
+@_or_on_device
+def beside(A: Array, B: Array) -> Array:
+    """The columns of A, then those of B."""
+    return np.hstack([A, B])
+
+
+@_or_on_device
+def placed(matrix: sp.csr_matrix, X: Rows) -> Rows:
+    """A sparse matrix where X is, ready for repeated products."""
+    return matrix
+
+
+@_or_on_device
 def row_lengths(X: Rows) -> Array:
     """Length of each row; squares are summed in float64, whose range they may need."""
     if sp.issparse(X):
@@ -115,6 +182,7 @@ def row_lengths(X: Rows) -> Array:
     return np.sqrt(squares).astype(X.dtype)
 
 
+@_or_on_device
 def unit_rows(rows: Rows, *, in_place: bool) -> Rows:
     """Rows scaled to length one; rows of zeros stay as they are."""
     sparse = is_sparse(rows)
@@ -143,6 +211,7 @@ def _divide_rows(rows: Rows, by: Array) -> None:
         rows /= by[:, None]
 
 
+@_or_on_device
 def sq_distances(X: Rows, left: Array, right: Array) -> Array:
     """‖x_left − x_right‖² for each pair of row numbers."""
     from . import _kernels
@@ -165,6 +234,7 @@ def sq_distances(X: Rows, left: Array, right: Array) -> Array:
     return out
 
 
+@_or_on_device
 def comparisons(X: Rows, index: Array) -> Array:
     """‖x_i − x_k‖² − ‖x_i − x_j‖² for each triple of row numbers (i, j, k)."""
     from . import _kernels
@@ -201,6 +271,7 @@ def sq_distance_blocks(X: Rows, block_bytes: int = 2**26) -> Iterator[tuple[int,
         yield first, distances
 
 
+@_or_on_device
 def mean_sq_distance(X: Rows) -> float:
     """Mean of ‖x_a − x_b‖² over all pairs of rows a ≠ b: twice the total variance."""
     n = X.shape[0]
@@ -219,6 +290,7 @@ def mean_sq_distance(X: Rows) -> float:
     return 2.0 * max(total, 0.0) / (n - 1)
 
 
+@_or_on_device
 def threaded_dot(X: Rows, B: Array) -> Array:
     """X·B on every core: for CSR by a compiled loop, over parts with equally many entries."""
     if not sp.issparse(X):
@@ -238,6 +310,7 @@ def threaded_dot(X: Rows, B: Array) -> Array:
     return out
 
 
+@_or_on_device
 def transposed(X: Rows) -> Rows:
     """Xᵀ, ready for repeated products: a view of a dense X, CSR of a sparse one."""
     return X.T.tocsr() if sp.issparse(X) else X.T
@@ -269,6 +342,7 @@ def pair_dot(triplets: Array, beta: Array, Y: Array) -> Array:
     return out
 
 
+@_or_on_device
 def quadratic(X: Rows, apply: Callable[[Array], Array]) -> Array:
     """XᵀKX for a symmetric K given as what it does to dense columns.
 
@@ -288,12 +362,14 @@ def quadratic(X: Rows, apply: Callable[[Array], Array]) -> Array:
     return result
 
 
+@_or_on_device
 def pair_matrix(X: Rows, C: sp.csr_matrix) -> Array:
     """XᵀCX, its lower triangle written out (d × d)."""
     return quadratic(X, lambda block: threaded_dot(C, block))
 
 
-def within_scatter(X: Rows, members: sp.csr_matrix, sizes: Array) -> float:
+@_or_on_device
+def within_scatter(X: Rows, codes: Array, members: sp.csr_matrix, sizes: Array) -> float:
     """Σ‖x − mean of its class‖² over all rows; ``members`` is classes × rows, of ones."""
     if sp.issparse(X):
         sums = members @ X.astype(np.float64)

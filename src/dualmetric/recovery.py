@@ -8,11 +8,10 @@ graph alone.
 import warnings
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
-from . import products
-from ._system import blas_threads_for
+from . import matrices, products
+from ._namespace import like, precision
 from ._types import Array, Rows
 from .krylov import OVERSAMPLING, Pencil, leading_pairs
 from .triplets import Triplets
@@ -78,8 +77,8 @@ def recover_factor(
         matrix was decomposed.
     """
     used = np.flatnonzero(weight)
-    index, scaled = triplets.index[used], (weight[used] / unit**2).astype(X.dtype)
-    C = products.pair_graph(index, scaled, X.shape[0])
+    index, scaled = triplets.index[used], (weight[used] / unit**2).astype(precision(X))
+    C = products.placed(products.pair_graph(index, scaled, X.shape[0]), X)
     if X.shape[1] <= DENSE_LIMIT:
         S = scatter.matrix if isinstance(scatter, ExplicitScatter) else None
         values, vectors = positive_part(products.pair_matrix(X, C), rank, S)
@@ -87,7 +86,7 @@ def recover_factor(
     else:
         wanted = rank or DEFAULT_WIDE_RANK
         values, vectors, residual = leading_part(X, C, wanted, rng, scatter, tolerance)
-    return vectors * (stretches(values, power) / unit).astype(X.dtype), residual
+    return vectors * like(stretches(values, power) / unit, X), residual
 
 
 def stretches(values: Array, power: float) -> Array:
@@ -102,19 +101,12 @@ def positive_part(A: Array, rank: int | None = None, S: Array | None = None) -> 
     VwVᵀ is the positive semi-definite matrix nearest to A in Frobenius norm, or the nearest of
     the given rank; with S, the pairs solve Av = wSv. Only lower triangles are read.
     """
-    d = len(A)
-    subset = None if rank is None or rank >= d else (d - rank, d - 1)
-    driver = (
-        ("evd" if subset is None else "evr") if S is None else ("gvd" if subset is None else "gvx")
-    )
-    with blas_threads_for(d):
-        values, vectors = eigh(A, S, subset_by_index=subset, driver=driver, check_finite=False)
+    values, vectors, largest = matrices.largest_eigenpairs(A, rank, S)
     # below this an eigenvalue is rounding; the largest in magnitude may not be among those found
-    largest = np.abs(A).max() if S is None else np.abs(A.diagonal() / S.diagonal()).max()
     size = max(np.abs(values).max(), largest)
-    floor = size * np.sqrt(d) * np.finfo(A.dtype).eps
+    floor = size * np.sqrt(A.shape[0]) * np.finfo(precision(A)).eps
     keep = np.flatnonzero(values > floor)[::-1]
-    return values[keep], np.ascontiguousarray(vectors[:, keep])
+    return values[keep], products.take_columns(vectors, keep)
 
 
 def leading_part(
@@ -154,12 +146,12 @@ def leading_part(
     def rows_of(B: Array) -> Array:
         # C·1 = 0: one row is taken from all, to keep digits where their mean is large
         rows = products.threaded_dot(X, B)
-        rows -= rows[0].copy()
+        rows -= rows[:1, :] + 0.0  # not a view of what changes
         return rows
 
     if in_span:
         pencil = Pencil(
-            gram=lambda a: rows_of(products.threaded_dot(back, products.less_mean(a.copy()))),
+            gram=lambda a: rows_of(products.threaded_dot(back, products.centred(a))),
             A=lambda v: products.threaded_dot(C, v.dual),
             S=None if wide is None else lambda v: wide.dot_in_span(v.coef, v.dual),
             floor=1.0 if scatter is None else scatter.floor,
@@ -175,9 +167,9 @@ def leading_part(
             solve=scatter.solve if isinstance(scatter, ExplicitScatter) else None,
         )
     width = min(rank + OVERSAMPLING, n, d)
-    start = rng.standard_normal((n if in_span else d, width)).astype(X.dtype)
+    start = like(rng.standard_normal((n if in_span else d, width)), X)
     if in_span:
-        start -= start.mean(axis=0)  # coefficients add up to zero: those of Av and Sv do
+        start = products.less_mean(start)  # coefficients add up to zero: those of Av and Sv do
     if scatter is not None:
         start = pencil.A(pencil.vectors(start))  # S⁻¹ is the dearer step: begin nearer
     values, coef, residual = leading_pairs(pencil, rank, start, tolerance)
@@ -189,4 +181,4 @@ def leading_part(
             stacklevel=2,
         )
     vectors = products.threaded_dot(back, coef) if in_span else coef
-    return values, np.ascontiguousarray(vectors), residual
+    return values, products.to_dense(vectors), residual

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import products
+from . import minibatch, products
+from ._namespace import is_device_array, like, precision, to_numpy
 from ._system import blas_threads_for, run_blocks
 from ._types import Array
 from .losses import Loss
@@ -27,6 +28,9 @@ from .triplets import Triplets
 
 BLOCKED_ABOVE = 100
 """Dimensions above which steps are taken in blocks: V no longer fits the nearest cache."""
+
+ON_DEVICE_FROM = 1000
+"""Dimensions from which rows on a device are left there: below, steps are shorter than a launch."""
 
 _BLOCK = 128
 
@@ -77,8 +81,9 @@ def solve_dual(
 
     Parameters
     ----------
-    Z : ndarray of shape (n_rows, m), C-contiguous, float32 or float64
-        Rows in the space where the problem is solved.
+    Z : array of shape (n_rows, m), C-contiguous, float32 or float64
+        Rows in the space where the problem is solved. Where they are on a device, steps are taken
+        on the host, but from 1,000 dimensions on by `minibatch.epoch`.
     triplets : Triplets
         Over the rows of Z.
     loss : Loss
@@ -99,9 +104,11 @@ def solve_dual(
     from . import _kernels
 
     n_triplets, m = len(triplets), Z.shape[1]
+    if m < ON_DEVICE_FROM:
+        Z = np.ascontiguousarray(to_numpy(Z))
     reg_n = reg * n_triplets
-    beta = np.zeros(n_triplets, dtype=Z.dtype)
-    V = np.zeros((m, m), dtype=Z.dtype)
+    beta = np.zeros(n_triplets, dtype=precision(Z))
+    V = like(np.zeros((m, m)), Z)
     history: list[Epoch] = []
 
     def record(epoch: int) -> bool:
@@ -112,7 +119,7 @@ def solve_dual(
 
     if warm_start is not None:
         beta[:] = _checked_duals(warm_start, n_triplets, loss)
-        V[:] = dual_matrix(Z, triplets, beta)
+        V = dual_matrix(Z, triplets, beta)
         if record(0):
             return DualSolution(beta, history)
     for epoch in range(1, max_epochs + 1):
@@ -123,11 +130,13 @@ def solve_dual(
         sgd = epoch == 1 and warm_start is None
         start, step = (reg, reg) if sgd else (reg_n, 0.0)
         run = _blocked_epoch if m > BLOCKED_ABOVE else _kernels.dual_epoch
+        if is_device_array(Z):
+            run = minibatch.epoch
         with blas_threads_for(m) if m > BLOCKED_ABOVE else nullcontext():
             run(Z, index, shuffled, V, start, step, loss.logistic, loss.smoothing, loss.upper)
         beta[order] = shuffled
         # V anew from β, so that rounding does not build up and the gap below is the true one
-        V[:] = dual_matrix(Z, triplets, beta)
+        V = dual_matrix(Z, triplets, beta)
         if record(epoch):
             break
     return DualSolution(beta, history)
@@ -182,12 +191,16 @@ def _blocked_epoch(
 
 def dual_matrix(Z: Array, triplets: Triplets, beta: Array) -> Array:
     """V = Σ β_t A_t = ZᵀCZ."""
+    if is_device_array(Z):
+        return minibatch.dual_matrix(Z, triplets.index, beta)
     V = products.tdot(Z, products.pair_dot(triplets.index, beta, Z))
     return 0.5 * (V + V.T)
 
 
 def triplet_margins(Z: Array, triplets: Triplets, M: Array) -> Array:
-    """⟨M, A_t⟩ for every triplet, at the cost of one product ZM."""
+    """⟨M, A_t⟩ for every triplet, at the cost of one product ZM; on the host."""
+    if is_device_array(Z):
+        return minibatch.margins(Z, triplets.index, M)
     from . import _kernels
 
     W = products.dot(Z, M)
@@ -211,7 +224,7 @@ def _objectives(
     reg_n = reg * len(triplets)
     z = triplet_margins(Z, triplets, V).astype(np.float64) / reg_n
     value, conjugate = loss.value(z), loss.conjugate(beta)
-    norm = float(np.linalg.norm(V.astype(np.float64))) / reg_n
+    norm = float(np.sqrt(products.column_dots(V, V).sum())) / reg_n
     ridge = 0.5 * reg * norm**2
     gap = np.maximum(value + conjugate + beta * z, 0.0).mean()
     return Epoch(epoch, ridge + float(value.mean()), -float(conjugate.mean()) - ridge, float(gap))

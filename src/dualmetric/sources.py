@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ._namespace import is_device_array
 from ._system import require_memory
 from ._types import Array
 from .whitening import scatter_sums
@@ -28,6 +29,8 @@ def is_source(X: Any) -> bool:
     if isinstance(X, np.memmap):
         return X.ndim == 2
     if isinstance(X, np.ndarray) or hasattr(X, "tocsr") or hasattr(X, "iloc"):
+        return False
+    if is_device_array(X):
         return False
     has_rows = all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
     return has_rows and not hasattr(X, "__dataframe__") and len(X.shape) == 2
@@ -130,7 +133,8 @@ def has_more_than_needed(X: Any) -> bool:
     In memory, that is where a copy of the chosen rows is small beside X; sparse rows are all kept,
     for each names features that others do not.
     """
-    n = X.shape[0] if is_source(X) else X.shape[0] * COPIED_SHARE
+    in_memory = not (is_source(X) or is_device_array(X))
+    n = X.shape[0] * COPIED_SHARE if in_memory else X.shape[0]
     return n > LEARNING_ROWS and not hasattr(X, "tocsr")
 
 

@@ -5,11 +5,13 @@ centring), or None where the space is the original one. Distances ignore the cen
 near zero keep their digits.
 """
 
+import math
+
 import numpy as np
 from sklearn.decomposition import PCA
 
-from . import products
-from ._system import require_memory
+from . import matrices, products
+from ._namespace import like, precision, require_memory_beside
 from ._types import Array, Rows
 from .whitening import ExplicitScatter, Scatter
 
@@ -17,12 +19,13 @@ from .whitening import ExplicitScatter, Scatter
 def original(X: Rows, scatter: Scatter | None = None) -> Array:
     """Return the rows as they are, or whitened by the scatter (DuOri)."""
     n, d = X.shape
-    require_memory(
-        (4 * n * d + 3 * d * d) * X.dtype.itemsize,
+    require_memory_beside(
+        X,
+        (4 * n * d + 3 * d * d) * precision(X).itemsize,
         f"solving the dual problem in all {d:,} dimensions of {n:,} rows",
         "Use DuRP, which solves it in n_projections dimensions.",
     )
-    rows = _centred(products.to_dense(X))
+    rows = products.centred(products.to_dense(X))
     if scatter is None:
         return rows
     if not isinstance(scatter, ExplicitScatter):
@@ -41,10 +44,10 @@ def random_projection(
     With a scatter S, by S^−½R: a random projection of the whitened rows.
     """
     if scatter is None:
-        R = rng.standard_normal((X.shape[1], m)).astype(X.dtype, copy=False)
+        R = like(rng.standard_normal((X.shape[1], m)), X)
     else:
         R = scatter.whitening_columns(m, rng)
-    R /= np.sqrt(m, dtype=X.dtype)
+    R /= math.sqrt(m)
     return mapped(X, R), R
 
 
@@ -64,7 +67,7 @@ def principal_components(X: Rows, m: int, seed: int) -> Array:
 
 def mapped(X: Rows, B: Array) -> Array:
     """Return the rows of XB, centred."""
-    return _centred(products.threaded_dot(X, B))
+    return products.centred(products.threaded_dot(X, B))
 
 
 def row_span(X: Rows) -> tuple[Array, Array]:
@@ -75,14 +78,11 @@ def row_span(X: Rows) -> tuple[Array, Array]:
     a metric LLᵀ learned on F is the metric (EL)(EL)ᵀ that would have been learned on X. E is as
     wide as X: what is returned with F is the W of E = XᵀW, and EL = Xᵀ(WL).
     """
-    values, Q = np.linalg.eigh(products.gram(X))
-    keep = values > values[-1] * X.shape[0] * np.finfo(np.float64).eps
-    if not keep.any():  # rows that do not differ: one coordinate, always zero
-        return np.zeros((X.shape[0], 1), X.dtype), np.zeros((X.shape[0], 1), X.dtype)
-    root = np.sqrt(values[keep])
-    Q = Q[:, keep]
-    return (Q * root).astype(X.dtype), ((Q - Q.mean(axis=0)) / root).astype(X.dtype)
-
-
-def _centred(Z: Array) -> Array:
-    return np.ascontiguousarray(Z - Z.mean(axis=0, dtype=np.float64).astype(Z.dtype))
+    values, Q = matrices.eigh(products.gram(X))
+    keep = np.flatnonzero(values > values[-1] * X.shape[0] * np.finfo(np.float64).eps)
+    if not len(keep):  # rows that do not differ: one coordinate, always zero
+        nothing = np.zeros((X.shape[0], 1))
+        return like(nothing, X), like(nothing, X)
+    Q = products.take_columns(Q, keep)
+    root = like(np.sqrt(values[keep]), Q)
+    return like(Q * root, X), like(products.centred(Q) / root, X)

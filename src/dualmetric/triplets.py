@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import products
+from ._namespace import is_device_array, to_numpy
 from ._system import run_blocks
 from ._types import Array, Rows
 
@@ -47,7 +48,7 @@ class Triplets:
     @classmethod
     def from_array(cls, triples: object, n_rows: int) -> "Triplets":
         """Check given triples against the number of rows they may name."""
-        array = np.asarray(triples)
+        array = np.asarray(to_numpy(triples))
         if array.ndim != 2 or array.shape[1] != 3:
             raise ValueError(
                 "triplets must be an (N, 3) array of row numbers (anchor, positive, negative); "
@@ -219,7 +220,7 @@ def _distinct(index: Array, n_rows: int) -> Array:
 def _comparisons(X: Rows) -> Callable[[Array], Array]:
     """A function that gives ‖x_i − x_k‖² − ‖x_i − x_j‖² for triples of row numbers (i, j, k)."""
     n = X.shape[0]
-    if n > ALL_PAIRS_ROWS:
+    if n > ALL_PAIRS_ROWS or is_device_array(X):
         return lambda index: products.comparisons(X, index)
     every = np.empty((n, n), dtype=X.dtype)  # few rows: the same pairs come again and again
     for first, distances in products.sq_distance_blocks(X):
@@ -306,6 +307,10 @@ def _neighbor_triplets(
 
 def _class_neighbors(X: Rows, label: Array) -> tuple[Array, Array]:
     """Each row's nearest rows of its class and of the others; −1 where there are too few."""
+    if is_device_array(X):
+        from ._device import class_neighbors
+
+        return class_neighbors(X, label, _N_NEIGHBORS)
     from . import _kernels
 
     n = X.shape[0]

@@ -17,10 +17,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_solve, solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
-from . import products
+from . import matrices, products
+from ._namespace import like, precision, to_numpy
 from ._types import Array, Rows
 from .krylov import Vectors, conjugate_gradients
 
@@ -55,13 +55,12 @@ def within_classes(X: Rows, labels: Array) -> Spread:
     members = sp.csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(len(sizes), n))
 
     def centred(Q: Array) -> Array:
-        means = (members.astype(Q.dtype) @ Q) / sizes[:, None].astype(Q.dtype)
-        return Q - means[codes]
+        return products.less_class_means(Q, codes, members, sizes)
 
     return Spread(
-        lambda Q: centred(Q) / Q.dtype.type(n),
+        lambda Q: centred(Q) / n,
         lambda m, rng: centred(rng.standard_normal((n, m))) / np.sqrt(n),
-        _clear_of_rounding(products.within_scatter(X, members, sizes) / n, X),
+        _clear_of_rounding(products.within_scatter(X, codes, members, sizes) / n, X),
     )
 
 
@@ -71,7 +70,8 @@ def of_pairs(X: Rows, left: Array, right: Array) -> Spread:
     signs = np.repeat([1.0, -1.0], n_pairs)
     number = np.tile(np.arange(n_pairs), 2)
     P = sp.csr_matrix((signs, (number, np.concatenate([left, right]))), shape=(n_pairs, n))
-    K = ((P.T @ P) / n_pairs).astype(X.dtype)  # once: every step of a solve applies it
+    K = ((P.T @ P) / n_pairs).astype(precision(X))  # once: every step of a solve applies it
+    K = products.placed(K, X)
     return Spread(
         lambda Q: K @ Q,
         lambda m, rng: (P.T @ rng.standard_normal((n_pairs, m))) / np.sqrt(n_pairs),
@@ -130,19 +130,16 @@ class ExplicitScatter:
     """S written out, from W (its lower triangle), and factored as UᵀU; for few features."""
 
     def __init__(self, W: Array, trace: float, shrinkage: float, n_features: int) -> None:
-        S = (1.0 - shrinkage) * W
-        S = np.tril(S) + np.tril(S, -1).T
-        S[np.diag_indices_from(S)] += shrinkage * trace / n_features
-        self.matrix = S
         self.floor = shrinkage * trace / n_features  # no eigenvalue of S is below
+        self.matrix = matrices.symmetric((1.0 - shrinkage) * W, self.floor)
         try:
-            np.linalg.cholesky(S)  # recovery factors it in its own precision
-            self._upper = np.linalg.cholesky(S.astype(np.float64, copy=False)).T
+            self._upper = matrices.upper_root(self.matrix)
         except np.linalg.LinAlgError:
+            dtype = precision(W)
             raise ValueError(
-                f"shrinkage={shrinkage:g} is too small for these {S.dtype} rows: some combinations "
+                f"shrinkage={shrinkage:g} is too small for these {dtype} rows: some combinations "
                 "of features do not vary within classes, and the whitening would divide by "
-                f"rounding errors. Raise it{', or pass float64' if S.dtype == np.float32 else ''}"
+                f"rounding errors. Raise it{', or pass float64' if dtype == np.float32 else ''}"
             ) from None
 
     @classmethod
@@ -153,13 +150,13 @@ class ExplicitScatter:
 
     def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
         """m columns with the law of S^−½g, g Gaussian: they project whitened rows at random."""
-        draws = rng.standard_normal((len(self.matrix), m))
-        return solve_triangular(self._upper, draws).astype(self.matrix.dtype)
+        draws = rng.standard_normal((self.matrix.shape[0], m))
+        return like(matrices.solve_upper(self._upper, draws), self.matrix)
 
     def root(self) -> Array:
         """L with LLᵀ = S⁻¹: Lᵀx is the whitened row, as `whiten` has it."""
-        columns = solve_triangular(self._upper, np.eye(len(self.matrix)))
-        return np.ascontiguousarray(columns, dtype=self.matrix.dtype)
+        columns = matrices.solve_upper(self._upper, np.eye(self.matrix.shape[0]))
+        return products.to_dense(like(columns, self.matrix))
 
     def dot(self, B: Array) -> Array:
         """S·B."""
@@ -167,12 +164,12 @@ class ExplicitScatter:
 
     def solve(self, B: Array) -> Array:
         """S⁻¹·B."""
-        return cho_solve((self._upper, False), B).astype(B.dtype)
+        return matrices.solve_factored(self._upper, B)
 
     def whiten(self, rows: Array) -> Array:
         """Rows x as U^−ᵀx: whitened, up to a rotation."""
-        white = solve_triangular(self._upper, rows.T, trans="T")
-        return np.ascontiguousarray(white.T, dtype=rows.dtype)
+        white = matrices.solve_upper(self._upper, rows.T, transpose=True)
+        return products.to_dense(like(white.T, rows))
 
 
 class ImplicitScatter:
@@ -188,17 +185,17 @@ class ImplicitScatter:
         # K·1 = 0: what all rows have in common is taken out, before and after, to keep digits
         # where their mean is large
         rows = products.threaded_dot(self._X, B)
-        inner = products.less_mean(self._spread.apply(rows - rows[0]))
+        inner = products.less_mean(self._spread.apply(rows - rows[:1, :]))
         scatter = products.threaded_dot(self._back, inner)
-        scatter *= B.dtype.type(1.0 - self._shrinkage)
-        scatter += B.dtype.type(self.floor) * B
+        scatter *= 1.0 - self._shrinkage
+        scatter += self.floor * B
         return scatter
 
     def dot_in_span(self, a: Array, Ga: Array) -> Array:
         """Coefficients of S·Xᵀa, given XXᵀa: S·Xᵀa = Xᵀ((1 − s)K·Ga + (s·tr W/d)·a)."""
         scatter = self._spread.apply(Ga)
-        scatter *= a.dtype.type(1.0 - self._shrinkage)
-        scatter += a.dtype.type(self.floor) * a
+        scatter *= 1.0 - self._shrinkage
+        scatter += self.floor * a
         return scatter
 
     def solve(self, B: Array, *, tol: float, max_iter: int) -> Array:
@@ -206,7 +203,7 @@ class ImplicitScatter:
 
         After ``max_iter`` steps the columns are as they are: `residual` says how good.
         """
-        goal = tol**2 * np.einsum("ij,ij->j", B, B, dtype=np.float64)
+        goal = tol**2 * products.column_dots(B, B)
         found = conjugate_gradients(
             lambda v: self.dot(v.coef),
             None,
@@ -218,8 +215,9 @@ class ImplicitScatter:
 
     def residual(self, Y: Array, B: Array) -> float:
         """Largest ‖SY − B‖/‖B‖ over the columns."""
-        left = np.linalg.norm(self.dot(Y) - B, axis=0)
-        sizes = np.linalg.norm(B, axis=0)
+        rest = self.dot(Y) - B
+        left = np.sqrt(products.column_dots(rest, rest))
+        sizes = np.sqrt(products.column_dots(B, B))
         return float(np.divide(left, sizes, out=np.zeros_like(left), where=sizes > 0).max())
 
     def whitening_columns(self, m: int, rng: np.random.Generator) -> Array:
@@ -228,11 +226,11 @@ class ImplicitScatter:
         S⁻¹(√(s·tr W/d)·g₁ + √(1−s)·Xᵀg₂) with g₁ standard and g₂ of covariance K has covariance
         S⁻¹SS⁻¹ = S⁻¹.
         """
-        d, dtype = self._X.shape[1], self._X.dtype
-        draws = np.sqrt(self.floor) * rng.standard_normal((d, m))
-        within = self._spread.sample(m, rng).astype(dtype)
-        draws += np.sqrt(1.0 - self._shrinkage) * products.threaded_dot(self._back, within)
-        draws = draws.astype(dtype)
+        draws = np.sqrt(self.floor) * rng.standard_normal((self._X.shape[1], m))
+        within = like(self._spread.sample(m, rng), self._X)
+        within = to_numpy(products.threaded_dot(self._back, within))
+        draws += np.sqrt(1.0 - self._shrinkage) * within
+        draws = like(draws, self._X)
         columns = self.solve(draws, tol=_TOLERANCE, max_iter=_MAX_STEPS)
         residual = self.residual(columns, draws)
         if not residual <= 2 * _TOLERANCE:  # the true one, and rounding has a part in it

@@ -13,6 +13,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import products, sources
+from .._namespace import (
+    check_device_rows,
+    check_device_shape,
+    is_device_array,
+    precision,
+    require_finite,
+    require_memory_beside,
+    to_numpy,
+)
 from .._types import Array, Rows
 from .._validation import check_labels, refuse_mask
 from ..evaluation import mean_average_precision
@@ -37,14 +46,27 @@ def check_distance(distance: object) -> None:
         raise ValueError(f"distance must be one of {', '.join(DISTANCES)}; got {distance!r}")
 
 
+def _some_labels(y: Any, rows: Array, n: int) -> Array:
+    """Labels of the given rows; of labels on a device, only those come to the host."""
+    if not is_device_array(y):
+        return check_labels(y, n)[rows]
+    if tuple(y.shape) not in ((n,), (n, 1)):
+        raise ValueError(f"y has shape {tuple(y.shape)} for {n} rows; give one label for each row")
+    return check_labels(products.take_rows(y, rows), len(rows))
+
+
 class MetricLearner(TransformerMixin, BaseEstimator):
     """Base of the estimators: ``fit`` sets ``metric_``, the rest is here."""
 
     metric_: Metric
+    n_features_in_: int
     scale: bool
     distance: str
+    _learns_on_device = False  # where not, rows to learn from are brought to the host
 
     def _check_X(self, X: Any, *, reset: bool) -> Rows:  # noqa: N802
+        if is_device_array(X):
+            return self._check_device_rows(X, reset)
         refuse_mask(X, "X")
         X = validate_data(
             self,
@@ -57,8 +79,30 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         )
         return products.canonical(X) if reset else X
 
+    def _check_device_rows(self, X: Any, reset: bool) -> Rows:
+        """Do for a device array what scikit-learn does only where it is told to."""
+        X = check_device_rows(X)
+        n, d = X.shape
+        if not reset:  # whether rows are finite is seen in what becomes of them
+            if d != self.n_features_in_:
+                raise ValueError(
+                    f"X has {d} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
+            return X
+        if n < 2:
+            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required.")
+        require_finite(X)
+        self.n_features_in_ = d
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return X
+
     def _rows(self, X: Any, *, reset: bool = True) -> Any:
-        """X as it is where it is a source of rows, which are checked as they are read."""
+        """X as it is where it is a source of rows or on a device: those read of it are checked."""
+        if is_device_array(X):
+            check_device_shape(X)
+            return X
         return X if sources.is_source(X) else self._check_X(X, reset=reset)
 
     def _read(
@@ -69,21 +113,32 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         X is what `_rows` gave. Returns checked X, y and triplets over the rows to learn from, and
         their numbers (None where X is learned from as it is).
         """
-        n, in_memory = X.shape[0], not sources.is_source(X)
-        if in_memory and (triplets is not None or not sources.has_more_than_needed(X)):
-            return X, y, triplets, None
-        if triplets is not None:
-            refuse_mask(triplets, "triplets")
-            index = triplets.index if isinstance(triplets, Triplets) else triplets
-            given = Triplets.from_array(index, n)
-            rows, y, triplets = given.rows(), None, given.renumber(given.rows())
-        else:
-            labels = None if y is None else check_labels(y, n)
-            rows = sources.learning_rows(n, rng)
-            y = None if labels is None else labels[rows]
-        if in_memory:
-            return products.take_rows(X, rows), y, triplets, rows
-        return self._check_X(sources.gather(X, rows), reset=reset), y, triplets, rows
+        triplets = to_numpy(triplets)
+        from_source, on_device = sources.is_source(X), is_device_array(X)
+        n, rows = X.shape[0], None
+        if from_source or sources.has_more_than_needed(X):
+            if triplets is None:
+                rows = sources.learning_rows(n, rng)
+                y = None if y is None else _some_labels(y, rows, n)
+            elif from_source or on_device:
+                refuse_mask(triplets, "triplets")
+                index = triplets.index if isinstance(triplets, Triplets) else triplets
+                given = Triplets.from_array(index, n)
+                rows = given.rows()
+                y, triplets = None, given.renumber(rows)
+        if rows is not None and from_source:
+            X = sources.gather(X, rows)
+        elif rows is not None:
+            require_memory_beside(
+                X,
+                len(rows) * X.shape[1] * 8,
+                f"copying {len(rows):,} rows of {X.shape[1]:,} features to learn from",
+                "Free memory there, or fit on a part of the rows.",
+            )
+            X = products.take_rows(X, rows)
+        if from_source or on_device:
+            X = self._check_X(X if self._learns_on_device else to_numpy(X), reset=reset)
+        return X, to_numpy(y), triplets, rows
 
     def _length_unit(self, X: Rows) -> float:
         """Length that counts as one: with ``scale``, a quarter of the RMS distance of rows."""
@@ -94,7 +149,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             )
         with np.errstate(over="ignore", invalid="ignore"):
             mean = products.mean_sq_distance(X)
-        limits = np.finfo(X.dtype)
+        limits = np.finfo(precision(X))
         # room for sums of many squares, and for their inverses
         if not float(limits.tiny) ** 0.8 < mean < float(limits.max) ** 0.8:
             raise ValueError(OUT_OF_RANGE)
@@ -123,12 +178,14 @@ class MetricLearner(TransformerMixin, BaseEstimator):
             for key, value in self.get_params(deep=False).items()
             if value is None or isinstance(value, bool | int | float | str)
         }
+        if lift is not None:
+            lift = Lift(to_numpy(lift.landmarks), lift.gamma)
         self.metric_ = Metric(
-            factor,
+            to_numpy(factor),
             self.n_features_in_,
             None if names is None else tuple(names),
             {"method": type(self).__name__, "parameters": parameters},
-            centre,
+            to_numpy(centre),
             self.distance,
             lift=lift,
         )
@@ -273,7 +330,8 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
             Itself.
         """
         check_distance(self.distance)
-        X = self._rows(X)
         if sources.is_source(X):
             self._check_X(np.asarray(X[0:2]), reset=True)
+        else:
+            X = self._check_X(X, reset=True)
         return self._store_metric(None, X)

@@ -9,7 +9,15 @@ import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
 from .. import products, sources, spaces
-from .._system import require_memory
+from .._namespace import (
+    in_full_precision,
+    is_device_array,
+    is_finite,
+    like,
+    precision,
+    require_memory_beside,
+    to_numpy,
+)
 from .._types import Array, Rows
 from .._validation import check_labels
 from ..lift import LANDMARKS, rbf_lift
@@ -28,6 +36,7 @@ SPAN_LIMIT = 2000  # rows up to which n × n inner products and their eigenvecto
 class DualLearner(TripletLearner):
     """The shared body. Subclasses say in which space the dual problem is solved."""
 
+    _learns_on_device = True
     _rebuilt_in_original = True
     _copies_rows = False  # all of them, to find the space
 
@@ -68,6 +77,7 @@ class DualLearner(TripletLearner):
         self.random_state = random_state
         self.verbose = verbose
 
+    @in_full_precision
     def fit(self, X: Any, y: Any = None, *, triplets: Any = None) -> Self:
         """Learn the metric from labels or from triplets.
 
@@ -93,7 +103,8 @@ class DualLearner(TripletLearner):
         X = self._rows(X)
         whole = self._scatter_of_all(X, y, triplets)
         X, y, triplets, numbers = self._read(X, y, triplets, rng)
-        require_memory(
+        require_memory_beside(
+            X,
             self.estimate(X, triplets=triplets).memory,
             f"{type(self).__name__}.fit on {X.shape[0]:,} × {X.shape[1]:,}",
             "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
@@ -120,14 +131,15 @@ class DualLearner(TripletLearner):
             Z, basis = self._space(rows, X, rng, scatter)
         else:
             rows, basis = self._space(rows, X, rng, None)
-            whole = None if whole is None or basis is None else basis.T @ whole @ basis
+            if whole is not None and basis is not None:
+                whole = to_numpy(basis).T @ whole @ to_numpy(basis)
             scatter = self._scatter(rows, index, labels, whole, X.shape[1])
             Z = spaces.original(rows, scatter)
         if scatter is not None and self.scale:
             unit = self._length_unit(Z)  # the length that counts as one is that of whitened rows
         clock.stop("projection")
         solution = solve_dual(
-            Z / np.asarray(unit, dtype=Z.dtype),
+            Z / unit,
             index,
             loss,
             reg=reg,
@@ -164,7 +176,7 @@ class DualLearner(TripletLearner):
         self.timings_ = clock.seconds
         if self.verbose > 1:
             print(f"[{type(self).__name__}] {clock}")
-        if not np.isfinite(factor).all():
+        if not is_finite(factor):
             raise ValueError(OUT_OF_RANGE)
         if factor.shape[1] == 0:
             warnings.warn(
@@ -176,7 +188,7 @@ class DualLearner(TripletLearner):
             )
             if lift is None:
                 return self._store_metric(None if self._rebuilt_in_original else basis, X)
-            factor = np.eye(X.shape[1], dtype=X.dtype)
+            factor = like(np.eye(X.shape[1]), X)
         return self._store_metric(factor, X, lift, nystroem)
 
     def estimate(self, X: Any, *, triplets: Any = None) -> Estimate:
@@ -195,7 +207,9 @@ class DualLearner(TripletLearner):
             Peak memory beyond X, operations, and the route taken; ``print`` shows it in words.
         """
         n, d = X.shape if hasattr(X, "shape") else np.shape(X)
-        itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
+        on_device = is_device_array(X)
+        dtype = precision(X) if on_device else getattr(X, "dtype", None)
+        itemsize = 4 if dtype == np.float32 else 8
         sparse = products.is_sparse(X)
         copies = int(sources.is_source(X)) + int(self._copies_rows and not sparse)
         if hasattr(X, "shape") and triplets is None and sources.has_more_than_needed(X):
@@ -234,6 +248,7 @@ class DualLearner(TripletLearner):
             raise ValueError("all_rows=True whitens by the labels of all rows: fit(X, y)")
         if not sources.has_more_than_needed(X):
             return None  # all rows are learned from
+        on_device = is_device_array(X)
         n, d = X.shape
         if self.lift is not None:
             raise ValueError("all_rows=True does not go with a lift: leave out one of them")
@@ -242,6 +257,10 @@ class DualLearner(TripletLearner):
                 f"all_rows=True is for up to {DENSE_LIMIT:,} features, and X has {d:,}: leave it "
                 f"out, and the scatter is that of {sources.LEARNING_ROWS:,} rows"
             )
+        if on_device:
+            from .._device import all_rows_scatter
+
+            return all_rows_scatter(X, y)
         classes, codes = np.unique(check_labels(y, n), return_inverse=True)
         return sources.within_scatter(X, codes, len(classes))
 
@@ -257,8 +276,8 @@ class DualLearner(TripletLearner):
         if self.shrinkage == 1.0:
             return None
         if whole is not None and np.trace(whole) > 0.0:
-            W = whole.astype(rows.dtype)
-            return ExplicitScatter(W, float(np.trace(whole)), self.shrinkage, len(W))
+            trace = float(np.trace(whole))
+            return ExplicitScatter(like(whole, rows), trace, self.shrinkage, len(whole))
         if labels is None:
             pairs = np.unique(index.index[:, :2], axis=0)
             spread = of_pairs(rows, *np.ascontiguousarray(pairs.T))

@@ -207,6 +207,7 @@ class SPCA(ProjectedLearner):
     {attributes}
     """
 
+    _learns_on_device = False  # its principal components are scikit-learn's
     _rebuilt_in_original = False
     _copies_rows = True
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
-from .._system import require_memory
+from .._namespace import in_full_precision, require_memory_beside
 from .._validation import check_labels
 from ..recovery import DENSE_LIMIT
 from ..whitening import ExplicitScatter, within_classes
@@ -49,6 +49,7 @@ class Whitening(LinearMetricLearner):
     0.88 0.92
     """
 
+    _learns_on_device = True
     scale = True  # the unit of X has no part in a ranking
 
     def __init__(
@@ -58,6 +59,7 @@ class Whitening(LinearMetricLearner):
         self.distance = distance
         self.random_state = random_state
 
+    @in_full_precision
     def fit(self, X: Any, y: Any) -> Self:
         """Find the scatter within classes.
 
@@ -88,7 +90,9 @@ class Whitening(LinearMetricLearner):
                 f"Whitening writes out a matrix of features × features, for up to {DENSE_LIMIT:,} "
                 f"of them, and X has {d:,}: use DuRP with a shrinkage"
             )
-        require_memory(5 * d * d * 8, f"whitening {d:,} features", "Use DuRP with a shrinkage.")
+        require_memory_beside(
+            X, 5 * d * d * 8, f"whitening {d:,} features", "Use DuRP with a shrinkage."
+        )
         self._length_unit(X)  # refuses rows that are all the same, and numbers out of range
         spread = within_classes(X, labels)
         if spread.trace <= 0.0:
@@ -98,4 +102,4 @@ class Whitening(LinearMetricLearner):
             )
         scatter = ExplicitScatter.of_rows(X, spread, self.shrinkage, d)
         # of a size like that of X: S is in its squared unit
-        return self._store_metric(scatter.root() * np.sqrt(spread.trace / d).astype(X.dtype), X)
+        return self._store_metric(scatter.root() * float(np.sqrt(spread.trace / d)), X)

@@ -1,0 +1,246 @@
+"""Arrays that live on a device: what they are, where they are, and the way there and back.
+
+A device array is one of the array API that is not NumPy's: of PyTorch, CuPy, or any library that
+follows the standard. Everything else is on the host. Nothing is imported to tell them apart.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from ._system import available_memory, format_bytes, require_memory
+from ._types import Array, Rows
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_LARGEST_BLOCK = 2**30  # bytes of a temporary array; launches are long past mattering
+
+
+@cache
+def _library(kind: type) -> str:
+    """First part of the module that a type comes from, or "numpy" where its arrays are on the host.
+
+    PyTorch's tensors do not name their namespace, but those of subclasses are PyTorch's too.
+    """
+    homes = {base.__module__.split(".")[0] for base in kind.__mro__}
+    if "torch" in homes:
+        return "torch"
+    if "cupyx" in homes:
+        return "cupyx"  # its sparse matrices
+    if homes & {"numpy", "dask"} or not hasattr(kind, "__array_namespace__"):
+        return "numpy"
+    return kind.__module__.split(".")[0]
+
+
+def is_device_array(X: object) -> bool:
+    """Whether X is an array of PyTorch, CuPy or another library of the array API."""
+    return library(X) != "numpy"
+
+
+def library(X: object) -> str:
+    """Name of the library that X is an array of: "torch", "cupy", and so on."""
+    kind: Any = type(X)
+    return _library(kind)
+
+
+def namespace(X: object) -> Any:
+    """Functions for arrays like X: NumPy's for what is on the host."""
+    if not is_device_array(X):
+        return np
+    try:
+        from array_api_compat import array_namespace
+    except ImportError:
+        raise ImportError(
+            f"arrays of {library(X)} need array-api-compat: pip install 'dualmetric[gpu]'"
+        ) from None
+    return array_namespace(X)
+
+
+def device_of(X: Any) -> Any:
+    """Device that X is on; "cpu" for the host."""
+    return X.device if is_device_array(X) else "cpu"
+
+
+def to_numpy(X: Any) -> Any:
+    """X on the host: a copy of a device array; anything else as it is."""
+    name = library(X)
+    if name == "numpy":
+        return X
+    if name == "torch":
+        return X.detach().cpu().numpy()
+    if name.startswith("cupy"):
+        return X.get()
+    if name == "array_api_strict":
+        return np.asarray(X.to_device(namespace(X).Device("CPU_DEVICE")))
+    return np.asarray(X)
+
+
+def precision(X: Any) -> np.dtype[Any]:
+    """NumPy's name for the type of X's floats."""
+    if not is_device_array(X):
+        return X.dtype
+    return np.dtype(np.float32 if X.dtype == namespace(X).float32 else np.float64)
+
+
+def like(values: Any, X: Any) -> Any:
+    """The values as an array of the kind, the device and the precision of X; perhaps the same."""
+    if not is_device_array(X):
+        return np.asarray(values, dtype=X.dtype)
+    xp = namespace(X)
+    if is_device_array(values):
+        return xp.astype(values, X.dtype, copy=False)
+    # a copy: PyTorch takes no negative strides, which a single element may have unseen
+    return xp.asarray(np.array(values, dtype=precision(X), order="C"), device=X.device)
+
+
+def indices_like(numbers: Array, X: Any) -> Any:
+    """Row numbers, which are on the host, as X's library takes them."""
+    wide = np.array(numbers, dtype=np.int64, order="C")
+    return namespace(X).asarray(wide, device=X.device) if is_device_array(X) else numbers
+
+
+def check_same_device(A: Any, B: Any, names: str = "A and B") -> None:
+    """Refuse arrays that lie on different devices."""
+    if (library(A), device_of(A)) != (library(B), device_of(B)):
+        raise ValueError(
+            f"{names} are on different devices, {_place(A)} and {_place(B)}: move one of them"
+        )
+
+
+def _place(X: Any) -> str:
+    return f"{library(X)} on {device_of(X)}"
+
+
+def check_device_shape(X: Any, name: str = "X") -> None:
+    """Refuse device arrays that are no matrix of rows: sparse, of another shape, or empty."""
+    if library(X) == "cupyx" or getattr(X, "is_sparse", False) or _is_compressed(X):
+        raise ValueError(
+            f"{name} is a sparse matrix on a device, which is not supported: pass it dense, or as "
+            "a SciPy matrix"
+        )
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array: {name} must have shape (n_samples, n_features); got "
+            f"{tuple(X.shape)}. Reshape it with reshape(-1, 1) or reshape(1, -1)"
+        )
+    if 0 in X.shape:
+        raise ValueError(f"{name} is empty: its shape is {tuple(X.shape)}")
+
+
+def check_device_rows(X: Any, name: str = "X") -> Any:
+    """Device array as rows of float32 or float64; whole numbers and half floats are converted.
+
+    Whole numbers become float64, as scikit-learn has them, and half floats float32. Whether they
+    are finite is the caller's to see: often the result of a product tells it sooner.
+    """
+    check_device_shape(X, name)
+    if library(X) == "torch":
+        X = X.detach()
+    xp = namespace(X)
+    if X.dtype in (xp.float32, xp.float64):
+        return X
+    if xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}")
+    is_whole = xp.isdtype(X.dtype, ("bool", "integral"))
+    return xp.astype(X, xp.float64 if is_whole else xp.float32)
+
+
+def _is_compressed(X: Any) -> bool:
+    return library(X) == "torch" and str(X.layout) != "torch.strided"
+
+
+def is_finite(X: Any) -> bool:
+    """Whether no entry is NaN or infinite; on a device in one pass, and nothing is written."""
+    if not is_device_array(X):
+        return bool(np.isfinite(X).all())
+    xp = namespace(X)
+    if 0 in X.shape:
+        return True
+    if library(X) == "torch":
+        low, high = X.aminmax()
+    else:
+        low, high = xp.min(X), xp.max(X)
+    return bool(np.isfinite(float(low)) and np.isfinite(float(high)))
+
+
+def require_finite(X: Any, name: str = "X") -> None:
+    """Refuse NaN and infinity, as scikit-learn does."""
+    if not is_finite(X):
+        raise ValueError(f"Input {name} contains NaN or infinity: drop or fill those rows")
+
+
+def free_memory(X: Any) -> int | None:
+    """Bytes that can be allocated where X is; None where that is not known."""
+    if library(X) == "torch" and X.device.type == "cuda":
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(X.device)
+        held = torch.cuda.memory_reserved(X.device) - torch.cuda.memory_allocated(X.device)
+        return int(free + held)
+    if library(X) == "cupy":
+        import cupy
+
+        with X.device:
+            return int(
+                cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+            )
+    return available_memory()
+
+
+def require_memory_beside(X: Any, size: int, purpose: str, remedy: str) -> None:
+    """Raise a ValueError when ``size`` bytes for ``purpose`` would not fit where X is."""
+    if not is_device_array(X):
+        require_memory(size, purpose, remedy)
+        return
+    available = free_memory(X)
+    if available is not None and size > available:
+        raise ValueError(
+            f"{purpose} needs {format_bytes(size)} of memory on {_place(X)} and "
+            f"{format_bytes(available)} is available. {remedy}"
+        )
+
+
+def blocks_of(X: Any, total: int, bytes_each: int) -> Iterator[slice]:
+    """Slices of ``range(total)`` whose temporary arrays take a small share of the free memory."""
+    available = free_memory(X)
+    room = _LARGEST_BLOCK if available is None else min(_LARGEST_BLOCK, available // 16)
+    step = max(1, room // max(1, bytes_each))
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
+
+
+@contextmanager
+def full_precision(X: Rows) -> Iterator[None]:
+    """Multiply float32 as float32 on a device: TF32, where it was allowed, keeps three digits.
+
+    CuPy uses it only where the environment says ``CUPY_TF32=1``, which is left to its user.
+    """
+    if library(X) != "torch":
+        yield
+        return
+    import torch
+
+    settings = torch.backends.cuda.matmul
+    # before PyTorch 2.9 the setting had another name
+    name = "fp32_precision" if hasattr(settings, "fp32_precision") else "allow_tf32"
+    found = getattr(settings, name)
+    setattr(settings, name, "ieee" if name == "fp32_precision" else False)
+    try:
+        yield
+    finally:
+        setattr(settings, name, found)
+
+
+def in_full_precision(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Run a method of X, its first argument, in `full_precision`."""
+
+    @wraps(method)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with full_precision(kwargs["X"] if "X" in kwargs else args[1]):
+            return method(*args, **kwargs)
+
+    return run
