@@ -116,9 +116,7 @@ def read_rows(
     return replace(rows, y=y, class_names=None)
 
 
-def _read_whole(
-    path: Path, form: str, label_column: str | None, n_features: int | None
-) -> RowFile:
+def _read_whole(path: Path, form: str, label_column: str | None, n_features: int | None) -> RowFile:
     if form == "npy":
         return _arrays.read_npy(path)
     if form == "npz":

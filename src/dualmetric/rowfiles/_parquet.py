@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._system import require_memory
 from .._types import Array
 from ._common import FileError, clean_labels, existing, numbers_where_all_are, reading
 from ._footers import (
@@ -24,7 +23,7 @@ from ._footers import (
 from ._tables import arrow_labels, check_cell, import_pyarrow, vectors_as_rows
 
 _BUFFER = 2**20  # bytes of a file that are read at once, rather than a whole column
-_GOOD_SIZE = 2**26
+_BATCH = 2**24  # bytes that are decoded at once
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a missing one, as Spark and others write it
 
 
@@ -124,56 +123,56 @@ class ParquetRows:
         return np.repeat(labels, [file.footer.num_rows for file in self._files])
 
     def _read(self, start: int, stop: int) -> Array:
-        if start == stop:
-            return np.empty((0, self.shape[1]), dtype=self.dtype)
-        first = np.searchsorted(self._starts, start, side="right") - 1
-        last = np.searchsorted(self._starts, stop, side="left")
-        read = [
-            self._read_groups(list(groups))
-            for _, groups in groupby(self._groups[first:last], lambda group: group.file)
-        ]
-        found = read[0] if len(read) == 1 else np.concatenate(read)
-        offset = int(self._starts[first])
-        return found[start - offset : stop - offset]
+        out = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
+        if start < stop:
+            first = np.searchsorted(self._starts, start, side="right") - 1
+            last = np.searchsorted(self._starts, stop, side="left")
+            for number, groups in groupby(self._groups[first:last], lambda group: group.file):
+                self._fill(out, start, self._files[number], list(groups))
+        return out
 
-    def _read_groups(self, groups: list[Group]) -> Array:
-        """All rows of some row groups of one file, which follow each other."""
+    def _fill(self, out: Array, start: int, file: File, groups: list[Group]) -> None:
+        """Put rows of some row groups of one file where they belong in ``out``, from ``start`` on.
+
+        They are decoded a small batch at a time: a whole row group would take its own size in
+        memory once more, fresh from the system each time.
+        """
         pa = import_pyarrow()
-        file, first = self._files[groups[0].file], groups[0].first
-        n_rows = sum(group.n_rows for group in groups)
-        self._require_memory(groups, n_rows)
-        with reading(file.path):
-            with self._open(pa, file) as opened:
-                names = list(self._columns)
-                table = opened.read_row_groups([group.number for group in groups], columns=names)
-            if table.num_rows != n_rows:
-                raise FileError(f"{table.num_rows:,} rows came where its footer says {n_rows:,}")
-            if self.feature_names is None:
-                found = vectors_as_rows(pa, table.column(names[0]), names[0], self.shape[1], first)
-                return found.astype(self.dtype, copy=False)
-            columns = np.empty((len(names), n_rows), dtype=self.dtype)
-            for place, name in enumerate(names):
-                column = table.column(name)
-                if column.null_count:
-                    row = np.flatnonzero(column.is_null().to_numpy())[0]
-                    check_cell(None, name, first + int(row))
-                columns[place] = column.to_numpy()
-            return np.ascontiguousarray(columns.T)  # faster than filling column by column
+        stop = min(start + len(out), groups[-1].start + groups[-1].n_rows)
+        row = groups[0].start
+        with reading(file.path), self._open(pa, file) as opened:
+            for batch in opened.iter_batches(
+                max(1, _BATCH // (self.shape[1] * self.dtype.itemsize)),
+                row_groups=[group.number for group in groups],
+                columns=list(self._columns),
+            ):
+                if row >= stop:
+                    break
+                skipped = max(0, start - row)
+                wanted = batch.slice(skipped, max(0, stop - row - skipped))
+                row += skipped
+                place = slice(row - start, row - start + wanted.num_rows)
+                self._decode(pa, wanted, out[place], groups[0].first + row - groups[0].start)
+                row += batch.num_rows - skipped
+            if row < stop:
+                raise FileError(f"it ends {stop - row:,} rows before its footer says")
 
-    def _require_memory(self, groups: list[Group], n_rows: int) -> None:
-        row_bytes = self.shape[1] * self.dtype.itemsize
-        copies = 1 if self.feature_names is None else 3
-        if copies * n_rows * row_bytes <= _GOOD_SIZE:
+    def _decode(self, pa: Any, batch: Any, out: Array, first_row: int) -> None:
+        """Write the numbers of a batch to ``out``; ``first_row`` is its first row in the file."""
+        names = list(self._columns)
+        columns = [
+            pa.chunked_array([batch.column(batch.schema.get_field_index(name))]) for name in names
+        ]
+        if self.feature_names is None:
+            out[:] = vectors_as_rows(pa, columns[0], names[0], self.shape[1], first_row)
             return
-        numbers = f"row group {groups[0].number}"
-        if len(groups) > 1:
-            numbers = f"row groups {groups[0].number} to {groups[-1].number}"
-        require_memory(
-            copies * n_rows * row_bytes,
-            f"reading {numbers} of {self._files[groups[0].file].path}, {n_rows:,} rows,",
-            "Write the file again with smaller row groups, for example "
-            f"row_group_size={max(1, _GOOD_SIZE // row_bytes):,}.",
-        )
+        turned = np.empty(out.T.shape, dtype=out.dtype)  # filled in order, which is far faster
+        for place, column in enumerate(columns):
+            if column.null_count:
+                row = np.flatnonzero(column.is_null().to_numpy())[0]
+                check_cell(None, names[place], first_row + int(row))
+            turned[place] = column.to_numpy()
+        out[:] = turned.T
 
     @staticmethod
     def _open(pa: Any, file: File) -> Any:
