@@ -23,13 +23,14 @@ files, and folders, are not read as a whole, but when their rows are needed.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
-from .._files import write_atomically
+from .._files import replacing, write_atomically
 from .._types import Array, Rows
 from . import _arrays, _tables, _writing
 from ._common import (
@@ -45,7 +46,11 @@ from ._common import (
 )
 from ._parquet import ParquetRows, open_parquet
 
+STREAMED = {"npy": _writing.stream_npy, "parquet": _writing.stream_parquet}
+"""Forms that are written as rows come, so that not all need be in memory."""
+
 __all__ = [
+    "STREAMED",
     "ParquetRows",
     "RowFile",
     "check_writable_form",
@@ -53,6 +58,7 @@ __all__ = [
     "open_parquet",
     "read_lines",
     "read_rows",
+    "write_row_blocks",
     "write_rows",
 ]
 
@@ -158,9 +164,36 @@ def write_rows(
         As in `RowFile`; kept in ``.npz`` only.
     """
     path = Path(path)
+    form = check_writable_form(path)
+    if sp.issparse(X) and form not in ("npz", "svmlight"):
+        raise ValueError(f"{path}: the rows are sparse, which .npz and .svm hold, but not .{form}")
+    if form in STREAMED:
+        write_row_blocks(path, [X], X.shape[0], y)
+        return
     more = {"class_names": class_names, "train_idx": train_idx, "test_idx": test_idx}
     arrays = {name: np.asarray(value) for name, value in more.items() if value is not None}
-    write_atomically(path, _writing.encode(path, check_writable_form(path), X, y, arrays))
+    write_atomically(path, _writing.encode(path, form, X, y, arrays))
+
+
+def write_row_blocks(
+    path: str | os.PathLike[str], blocks: Iterable[Array], n_rows: int, y: Array | None = None
+) -> None:
+    """Write rows as they come, replacing the file in one step after the last.
+
+    Parameters
+    ----------
+    path : path-like
+        A name that ends in ``.npy`` or ``.parquet``: the forms in `STREAMED`.
+    blocks : iterable of ndarray
+        The rows, in order; at least one block.
+    n_rows : int
+        How many there are in all.
+    y : ndarray of shape (n_rows,), optional
+        Their labels. A ``.npy`` file has no place for them.
+    """
+    write = STREAMED[check_writable_form(path)]
+    with replacing(path) as file:
+        write(file, blocks, n_rows, y)
 
 
 def check_writable_form(path: str | os.PathLike[str]) -> str:
