@@ -18,7 +18,7 @@ from dualmetric.sources import blocks, gather, is_source
 pa = pytest.importorskip("pyarrow", reason="needs pip install 'dualmetric[parquet]'")
 pq = pytest.importorskip("pyarrow.parquet")
 
-FEW = {"n_triplets": 300, "random_state": 0}
+FEW = {"n_projections": 4, "n_triplets": 1000, "random_state": 0}
 KINDS = {
     "fixed": lambda d: pa.list_(pa.float32(), d),
     "list": lambda d: pa.list_(pa.float32()),
