@@ -196,6 +196,17 @@ def test_every_row_group_is_decoded_once(tmp_path, monkeypatch, groups_read):
         found.clear()
 
 
+def test_dask_takes_them_by_row_groups(tmp_path, groups_read):
+    da = pytest.importorskip("dask.array", reason="needs Dask")
+    found, _ = groups_read
+    X, y = make_data()
+    rows = open_parquet(write_folder(tmp_path, X, y))
+    lazy = da.from_array(rows, chunks=rows.chunks, meta=np.empty((0, 0), np.float32))
+    assert lazy.dtype == np.float32
+    assert_array_equal(lazy.compute(scheduler="threads"), X)
+    assert len(found) == 9
+
+
 def test_files_without_rows_and_hidden_ones(tmp_path):
     X, y = make_data(20)
     write_folder(tmp_path, X, y, files=2)
@@ -510,6 +521,7 @@ def test_nothing_is_half_written(run, tmp_path):
     X, y = make_data(300)
     folder = write_folder(tmp_path / "d", X, y, group=10)
     run("fit", "d", "-o", "m", "--method", "durp")
+    run("transform", "m", "d", "-o", "d/v.npy")  # what is no Parquet file is not read
     values = X.tolist()
     values[290][2] = None
     write(folder / "part-3.parquet", {"vector": vectors(X), "label": y}, 10)

@@ -58,7 +58,7 @@ def check_output(path: Path | None, option: str, *, inputs: Sequence[Path | None
     for given in inputs:
         if given is not None and os.path.realpath(path) == os.path.realpath(given):
             raise ValueError(f"{option}: {path} is a file of this command already: choose another")
-        if given is not None and given.is_dir() and _is_in(path, given):
+        if given is not None and path.suffix.lower() == ".parquet" and _is_in(path, given):
             raise ValueError(f"{option}: {path} is in {given}, which is read: name another place")
 
 

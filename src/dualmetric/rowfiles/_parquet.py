@@ -146,14 +146,14 @@ class ParquetRows:
                 row_groups=[group.number for group in groups],
                 columns=list(self._columns),
             ):
+                first, last = max(start, row), min(stop, row + batch.num_rows)
+                if first < last:
+                    wanted = batch.slice(first - row, last - first)
+                    number = groups[0].first + first - groups[0].start
+                    self._decode(pa, wanted, out[first - start : last - start], number)
+                row += batch.num_rows
                 if row >= stop:
                     break
-                skipped = max(0, start - row)
-                wanted = batch.slice(skipped, max(0, stop - row - skipped))
-                row += skipped
-                place = slice(row - start, row - start + wanted.num_rows)
-                self._decode(pa, wanted, out[place], groups[0].first + row - groups[0].start)
-                row += batch.num_rows - skipped
             if row < stop:
                 raise FileError(f"it ends {stop - row:,} rows before its footer says")
 
