@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dualmetric._files import write_atomically
+from dualmetric._files import replacing, write_atomically
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
@@ -39,8 +39,9 @@ def test_pipes_that_have_no_name():
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
 def test_errors_name_the_target(call, tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device", "temporary")
+    def full(path, *arguments):
+        name = None if isinstance(path, int) else str(path)
+        raise OSError(errno.ENOSPC, "No space left on device", name)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
@@ -48,6 +49,21 @@ def test_errors_name_the_target(call, tmp_path, monkeypatch):
             write_atomically(tmp_path / "a", b"x")
     assert caught.value.filename == str(tmp_path / "a")
     assert os.listdir(tmp_path) == []
+
+
+def test_errors_of_what_is_read_meanwhile_keep_their_name(tmp_path):
+    (tmp_path / "a").write_bytes(b"before")
+
+    def copy():
+        with replacing(tmp_path / "a") as file:
+            file.write(b"half")
+            file.write((tmp_path / "b").read_bytes())
+
+    with pytest.raises(FileNotFoundError) as caught:
+        copy()
+    assert caught.value.filename == str(tmp_path / "b")
+    assert os.listdir(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"before"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="another error there")

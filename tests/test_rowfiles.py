@@ -475,7 +475,7 @@ class TestParquet:
         [
             (
                 [[1.0, 2], [3.0, 4], [5.0]],
-                r"row 2 .*'v' has a vector of length 1, and row 0 one of",
+                r"row 2 .*'v' has a vector of length 1, and others have one of 2",
             ),
             ([[1.0, 2], [3.0, 4], None], "row 2 .* of column 'v' has no vector"),
             ([None, [3.0, 4], [1.0, 2]], "row 0 .* of column 'v' has no vector"),
@@ -546,7 +546,10 @@ class TestNames:
         with pytest.raises(FileNotFoundError, match=r"^a\.npz does not exist: "):
             read_rows("a.npz")
         (folder / "b.npz").mkdir()
-        refused("b.npz", "is a folder")
+        refused("b.npz", "is a folder without .parquet files")
+        np.save("x.npy", X)
+        with pytest.raises(ValueError, match=r"b\.npz is a folder: give a file"):
+            read_rows("x.npy", labels="b.npz")
 
     def test_tables(self):
         assert is_table("a.csv.gz")

@@ -1,5 +1,12 @@
 """Rows that do not fit in memory: memory maps, and objects like HDF5 and Zarr arrays."""
 
+import gc
+import re
+from itertools import pairwise
+from threading import current_thread
+from threading import enumerate as enumerate_threads
+from time import perf_counter, sleep
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -30,15 +37,18 @@ FEW = {"n_triplets": 300, "random_state": 0}
 class Stored:
     """What HDF5 and Zarr arrays have in common; it remembers which slices were read."""
 
-    def __init__(self, array, *, ends_at=None, shape=None):
+    def __init__(self, array, *, ends_at=None, shape=None, chunks=None):
         self._array, self._ends_at = array, ends_at
         self.shape, self.dtype = shape or array.shape, array.dtype
+        self.chunks = chunks if chunks is not None else getattr(array, "chunks", None)
         self.read = []
 
     def __getitem__(self, key):
         assert isinstance(key, slice), "rows are read by slices only"
         assert key.step in (None, 1)
         self.read.append((key.start, min(key.stop, self.shape[0])))
+        if self._ends_at is None:
+            return self._array[key]
         return self._array[: self._ends_at][key].copy()
 
     def __len__(self):
@@ -183,6 +193,213 @@ def test_learning_rows(rng, monkeypatch):
     assert rows.max() > 700  # not the first of them
     assert (learning_rows(1000, rng) != rows).any()
     assert rows.dtype == learning_rows(10, rng).dtype == np.int32  # as triplets have them
+
+
+# --- chunks ---------------------------------------------------------------------------------
+
+
+def chunks_read(stored, edges):
+    """How often each chunk was read; every read must begin and end with a chunk."""
+    counts = dict.fromkeys(pairwise(edges), 0)
+    for start, stop in stored.read:
+        assert start in edges
+        assert stop in edges
+        for chunk in counts:
+            counts[chunk] += start <= chunk[0] < stop
+    return list(counts.values())
+
+
+@pytest.mark.parametrize(
+    ("chunks", "edges"),
+    [
+        ((7, 12), [*range(0, 65, 7), 65]),
+        ((7, 5), [*range(0, 65, 7), 65]),  # also cut across the columns
+        ((1, 12), range(66)),
+        ((10, 12), [0, 10, 20, 30, 40, 50, 60, 65]),
+        ((30, 12), [0, 30, 60, 65]),  # more than a block
+        ((1000, 12), [0, 65]),
+        (((3, 0, 4, 20, 1, 1, 36), (12,)), [0, 3, 7, 27, 28, 29, 65]),  # as Dask has them
+    ],
+)
+def test_chunks_are_read_whole_and_once(chunks, edges, small_blocks):
+    X, _ = make_data(65)
+    stored = Stored(X, chunks=chunks)
+    got = list(blocks(stored))
+    assert_array_equal(np.concatenate([block for _, block in got]), X)
+    assert set(chunks_read(stored, edges)) == {1}
+    # small chunks come together: two that follow each other do not fit in one block
+    for (a, _), (_, b) in pairwise(stored.read):
+        assert b - a > 10 or b == 65
+    assert stored.largest_read <= max(10, *np.diff(edges))
+    for rows in ([0], [64], [3, 4, 28], [5, 6, 7, 8, 40, 64], range(65), []):
+        stored.read.clear()
+        rows = np.array(rows, dtype=int)
+        assert_array_equal(gather(stored, rows), X[rows])
+        needed = [int(np.any((a <= rows) & (rows < b))) for a, b in pairwise(edges)]
+        assert chunks_read(stored, edges) == needed
+
+
+def test_a_great_many_small_chunks():
+    """The plan of what to read grows with blocks, not with chunks."""
+    stored = Stored(np.broadcast_to(np.float32(1), (2_000_000, 8)), chunks=(1, 8))
+    begin = perf_counter()
+    assert len(sources._spans(stored)) == 1
+    assert perf_counter() - begin < 1.0
+
+
+def test_a_chunk_beyond_memory(monkeypatch, small_blocks):
+    X, _ = make_data(65)
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 2 * 30 * 12 * 8 - 1)
+    for action in (lambda X: list(blocks(X)), lambda X: gather(X, np.array([3]))):
+        with pytest.raises(ValueError, match=r"largest chunk of X, of 30 rows, needs .* 64 MB is"):
+            action(Stored(X, chunks=(30, 12)))
+        action(Stored(X, chunks=(20, 12)))
+
+
+class Watched(Stored):
+    """Remembers the thread of each read."""
+
+    def __init__(self, array, **more):
+        super().__init__(array, **more)
+        self.threads = set()
+
+    def __getitem__(self, key):
+        self.threads.add(current_thread().name)
+        sleep(0.002)
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("safe", [False, True])
+def test_reading_ahead(threads, safe, monkeypatch, small_blocks):
+    monkeypatch.setattr(sources, "n_threads", lambda: threads)
+    X, _ = make_data(205)
+    stored = Watched(X)
+    stored.thread_safe = safe
+    ahead = 0
+    for number, (start, block) in enumerate(blocks(stored)):
+        assert_array_equal(block, X[start : start + 10])
+        ahead = max(ahead, len(stored.read) - number - 1)
+    assert sum(stop - start for start, stop in stored.read) == 205
+    assert ahead <= (0 if threads == 1 else min(threads, sources._READERS) if safe else 1)
+    assert len(stored.threads) <= (min(threads, sources._READERS) if safe else 1)
+    assert ("MainThread" in stored.threads) == (threads == 1)
+
+
+def test_reading_ahead_stops_with_the_reader(monkeypatch, small_blocks):
+    monkeypatch.setattr(sources, "n_threads", lambda: 2)
+    stored = Watched(make_data(205)[0])
+    for _ in blocks(stored):
+        break
+    gc.collect()
+    read = len(stored.read)
+    sleep(0.05)
+    assert len(stored.read) == read <= 3
+    assert not any(thread.name.startswith("dualmetric-reader") for thread in enumerate_threads())
+
+
+def test_an_error_of_the_source_is_handed_on(monkeypatch, small_blocks):
+    monkeypatch.setattr(sources, "n_threads", lambda: 2)
+
+    class Failing(Stored):
+        def __getitem__(self, key):
+            if key.start == 30:
+                raise OSError("the disk is gone")
+            return super().__getitem__(key)
+
+    stored = Failing(make_data(65)[0])
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(blocks(stored))
+    assert len(stored.read) <= 4
+
+
+# --- Zarr and HDF5 --------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["zarr-2", "zarr-3", "zarr-shards", "hdf5", "hdf5-contiguous"])
+def store(request, tmp_path):
+    """Store rows in chunks of seven, or in none."""
+    form = request.param
+
+    def in_zarr(X):
+        zarr = pytest.importorskip("zarr", reason="needs pip install 'dualmetric[zarr]'")
+        path, options = str(tmp_path / "rows.zarr"), {"chunks": (7, X.shape[1])}
+        if hasattr(zarr, "create_array"):  # from Zarr 3 on
+            options["zarr_format"] = 2 if form == "zarr-2" else 3
+            options["shards"] = (28, X.shape[1]) if form == "zarr-shards" else None
+            array = zarr.create_array(path, shape=X.shape, dtype=X.dtype, **options)
+        elif form == "zarr-2":
+            array = zarr.open_array(path, mode="w", shape=X.shape, dtype=X.dtype, **options)
+        else:
+            pytest.skip("this version of Zarr has one format")
+        array[:] = X
+        return zarr.open_array(path, mode="r")
+
+    def in_hdf5(X):
+        h5py = pytest.importorskip("h5py", reason="needs pip install 'dualmetric[hdf5]'")
+        file = h5py.File(tmp_path / "rows.h5", "w")
+        request.addfinalizer(file.close)
+        chunks = None if form == "hdf5-contiguous" else (7, X.shape[1])
+        return file.create_dataset("rows", data=X, chunks=chunks)
+
+    return in_hdf5 if form.startswith("hdf5") else in_zarr
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_stored_arrays(store, dtype, distance, monkeypatch):
+    X, y = make_data(100, dtype=dtype)
+    monkeypatch.setattr(sources, "_BLOCK_BYTES", 20 * 12 * X.itemsize)
+    parameters = {"distance": distance, "shrinkage": 0.5, **FEW}
+    expected = DuRP(**parameters).fit(X, y)
+    array = store(X)
+    assert is_source(array)
+    stored = Stored(array)
+    got = DuRP(**parameters).fit(stored, y)
+    assert bits(got) == bits(expected)
+    step = 20 if stored.chunks is None else 7
+    edges = [*range(0, 100, step), 100]
+    assert set(chunks_read(stored, edges)) == {1}
+    stored.read.clear()
+    out = got.transform(stored)
+    assert out.dtype == dtype
+    assert_allclose(out, expected.transform(X), atol=1e-5 if dtype == np.float32 else 1e-12)
+    assert set(chunks_read(stored, edges)) == {1}
+    assert_array_equal(got.transform(array), out)
+    assert got.score(array, y) == pytest.approx(expected.score(X, y), abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int16, np.int64, np.float16])
+def test_stored_arrays_of_other_numbers(store, dtype):
+    X, y = make_data()
+    X = (X > 0.5 if dtype is np.bool_ else np.abs(10 * X)).astype(dtype)
+    array = store(X)
+    expected = DuRP(**FEW).fit(X, y)
+    got = DuRP(**FEW).fit(array, y)
+    assert bits(got) == bits(expected)
+    assert got.transform(array).dtype == expected.transform(X).dtype
+    assert_allclose(got.transform(array), expected.transform(X), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["O", "U3", "S3", "c16", "M8[s]", [("a", "f4"), ("b", "f8")], "V4"]
+)
+def test_what_is_no_number_is_refused(dtype):
+    X = np.zeros((60, 12), dtype=dtype)
+    stored = Stored(X)
+    y = np.arange(60) % 3
+    match = re.escape(f"X holds {X.dtype} where numbers belong: store it as float32")
+    for action in (lambda: DuRP(**FEW).fit(stored, y), lambda: Metric(None, 12).transform(stored)):
+        with pytest.raises(ValueError, match=match):
+            action()
+    assert stored.read == []
+
+
+def test_number_types_that_numpy_does_not_know():
+    stored = Stored(np.zeros((60, 12)))
+    stored.dtype = "brain.float16"
+    with pytest.raises(ValueError, match=r"brain\.float16, which NumPy does not know: convert it"):
+        Metric(None, 12).transform(stored)
 
 
 # --- fit ------------------------------------------------------------------------------------

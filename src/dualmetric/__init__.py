@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .evaluation import knn_accuracy, mean_average_precision
     from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean, Whitening
     from .metric import Metric
+    from .rowfiles import open_parquet
     from .triplets import Triplets
 
 _HOME = {
@@ -28,6 +29,7 @@ _HOME = {
     "Whitening": "learners",
     "knn_accuracy": "evaluation",
     "mean_average_precision": "evaluation",
+    "open_parquet": "rowfiles",
 }
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "knn_accuracy",
     "mean_average_precision",
+    "open_parquet",
 ]
 
 

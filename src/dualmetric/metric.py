@@ -129,7 +129,7 @@ class Metric:
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features: counts, where the metric has ``idf``; dense, where it has
             a lift. A memory map, or an object with ``shape``, ``dtype`` and row slicing (HDF5,
-            Zarr), is read in blocks.
+            Zarr, `open_parquet`), is read in blocks.
 
         Returns
         -------

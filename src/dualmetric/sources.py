@@ -1,17 +1,25 @@
 """Rows that do not fit in memory: read a block at a time, or only those that are needed.
 
 A source is a NumPy memory map, or any object with ``shape``, ``dtype`` and row slicing, such as
-HDF5 and Zarr arrays. Nothing here holds more than a block of it at once.
+HDF5 and Zarr arrays and `rowfiles.ParquetRows`. Nothing here holds more than a few blocks of it at
+once.
+
+A source that is stored in chunks says so by ``chunks``: the numbers of rows and columns of a chunk,
+as Zarr and h5py have them, or the rows of each chunk, as Dask does. Chunks are read whole, and none
+is read twice. The next block is read while the last one is worked on, in a thread; in several where
+the source says that it is ``thread_safe``.
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from ._namespace import is_device_array
-from ._system import require_memory
+from ._system import n_threads, require_memory
 from ._types import Array
 from .whitening import scatter_sums
 
@@ -22,6 +30,7 @@ COPIED_SHARE = 0.3
 """Of rows in memory: below it, those that are learned from are copied out."""
 
 _BLOCK_BYTES = 2**26
+_READERS = 4  # threads that decode; each holds a block
 
 
 def is_source(X: Any) -> bool:
@@ -36,8 +45,45 @@ def is_source(X: Any) -> bool:
     return has_rows and not hasattr(X, "__dataframe__") and len(X.shape) == 2
 
 
-def _height(X: Any) -> int:
-    return max(1, _BLOCK_BYTES // (max(1, X.shape[1]) * np.dtype(X.dtype).itemsize))
+def _row_bytes(X: Any) -> int:
+    """Bytes of a row; an error where X does not hold numbers."""
+    try:
+        dtype = np.dtype(X.dtype)
+    except TypeError:
+        raise ValueError(f"X holds {X.dtype}, which NumPy does not know: convert it") from None
+    if dtype.kind not in "fiub":
+        raise ValueError(
+            f"X holds {dtype} where numbers belong: store it as float32, or as float64"
+        )
+    return int(max(1, X.shape[1]) * dtype.itemsize)
+
+
+def _spans(X: Any, rows: Array | None = None) -> list[tuple[int, int]]:
+    """Rows to read at a time: chunks of X, small ones joined to blocks; those with ``rows`` only.
+
+    A source without chunks counts as one whose chunks are blocks.
+    """
+    n = X.shape[0]
+    height = max(1, _BLOCK_BYTES // _row_bytes(X))
+    chunks = getattr(X, "chunks", None)
+    lengths = chunks[0] if isinstance(chunks, tuple) and chunks else height
+    if np.ndim(lengths):
+        edges = np.unique(np.r_[0, np.cumsum(lengths)])
+    else:
+        edges = np.append(np.arange(0, n, lengths), n)
+    starts, stops = edges[:-1], edges[1:]
+    if rows is not None:
+        held = np.unique(np.searchsorted(stops, rows, side="right"))
+        starts, stops = starts[held], stops[held]
+    ends = np.flatnonzero(np.append(starts[1:] != stops[:-1], True))  # a gap follows these chunks
+    spans = []
+    first = 0
+    while first < len(starts):
+        fitting = np.searchsorted(stops, starts[first] + height, side="right") - 1
+        last = max(first, min(fitting, ends[np.searchsorted(ends, first)]))
+        spans.append((int(starts[first]), int(stops[last])))
+        first = last + 1
+    return spans
 
 
 def _check_file(X: Any) -> None:
@@ -54,14 +100,42 @@ def _check_file(X: Any) -> None:
             )
 
 
+def _read(X: Any, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int, Array]]:
+    """Rows of each span, with its bounds; the next spans are read ahead."""
+    _check_file(X)
+
+    def read(span: tuple[int, int]) -> Array:
+        return np.asarray(X[slice(*span)])
+
+    largest = _row_bytes(X) * max((stop - start for start, stop in spans), default=0)
+    if largest > _BLOCK_BYTES:
+        require_memory(
+            2 * largest,
+            f"reading the largest chunk of X, of {largest // _row_bytes(X):,} rows,",
+            "Store X in smaller chunks: 64 MB is a good size.",
+        )
+    if isinstance(X, np.ndarray) or len(spans) < 2 or n_threads() == 1:
+        yield from ((*span, read(span)) for span in spans)  # a memory map is not read, but mapped
+        return
+    readers = 1
+    if getattr(X, "thread_safe", False):
+        readers = max(1, min(n_threads(), _READERS, _READERS * _BLOCK_BYTES // largest))
+    pool = ThreadPoolExecutor(readers, "dualmetric-reader")
+    try:
+        waiting = deque(pool.submit(read, span) for span in spans[:readers])
+        for number, span in enumerate(spans, start=readers):
+            block = waiting.popleft().result()
+            if number < len(spans):
+                waiting.append(pool.submit(read, spans[number]))
+            yield (*span, block)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def blocks(X: Any) -> Iterator[tuple[int, Array]]:
     """Blocks of consecutive rows, each with the number of its first row."""
-    _check_file(X)
-    n, d = X.shape
-    height = _height(X)
-    for start in range(0, n, height):
-        stop = min(start + height, n)
-        block = np.asarray(X[start:stop])
+    d = X.shape[1]
+    for start, stop, block in _read(X, _spans(X)):
         if block.shape != (stop - start, d):
             raise ValueError(
                 f"rows {start} to {stop} of X could not be read: {block.shape[0]} came. The file "
@@ -83,9 +157,9 @@ def column_means(X: Any) -> Array:
 
 def within_scatter(X: Any, codes: Array, n_classes: int) -> Array:
     """Scatter of all rows about the mean of their class (d × d), in one pass."""
-    origin = np.asarray(X[0:1])[0]
-    total = None
+    total = origin = None
     for start, block in blocks(X):
+        origin = block[0].copy() if origin is None else origin
         part = scatter_sums(block, codes[start : start + len(block)], n_classes, origin)
         total = part if total is None else total.plus(part)
     if total is None or not np.isfinite(total.outer).all():
@@ -94,24 +168,19 @@ def within_scatter(X: Any, codes: Array, n_classes: int) -> Array:
 
 
 def gather(X: Any, rows: Array) -> Array:
-    """Copy the given rows, which ascend, in one pass; blocks without any are not read."""
-    _check_file(X)
+    """Copy the given rows, which ascend, in one pass; chunks without any are not read."""
     n, d = X.shape
     if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
         wrong = rows[0] if rows[0] < 0 else rows[-1]
         raise ValueError(f"X has no row {wrong}: row numbers go from 0 to {n - 1}")
     require_memory(
-        len(rows) * d * np.dtype(X.dtype).itemsize,
+        len(rows) * _row_bytes(X),
         f"reading {len(rows):,} rows of {d:,} features to learn from",
         "Learn from fewer: fit on a part of the rows, or give triplets that name fewer.",
     )
     out = np.empty((len(rows), d), dtype=X.dtype)
-    height = _height(X)
-    for start in range(0, n, height):
-        first, last = np.searchsorted(rows, (start, start + height))
-        if first == last:
-            continue
-        block = np.asarray(X[start : start + height])
+    for start, stop, block in _read(X, _spans(X, rows)):
+        first, last = np.searchsorted(rows, (start, stop))
         wanted = rows[first:last] - start
         if wanted[-1] >= len(block):
             raise ValueError(

@@ -61,10 +61,13 @@ def _digest(file: RowFile) -> str:
     import numpy as np
     import scipy.sparse as sp
 
+    from ._parts import take
+
     labels = [] if file.y is None else file.y.tolist()
     digest = blake2b("\n".join(map(str, labels)).encode("utf-8", "replace"), digest_size=8)
     n = file.X.shape[0]
-    rows = sp.csr_matrix(file.X[np.linspace(0, n - 1, min(n, _LOOKED_AT)).astype(np.int64)])
+    looked_at = np.linspace(0, n - 1, min(n, _LOOKED_AT)).astype(np.int64)
+    rows = sp.csr_matrix(take(file, looked_at, most=None, seed=0).X)
     rows.eliminate_zeros()
     with np.errstate(over="ignore"):
         values = rows.data.astype("<f4")  # text keeps no more digits of some

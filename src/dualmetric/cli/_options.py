@@ -28,7 +28,8 @@ DataFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="Rows: .npz, .npy, .csv, .parquet or svmlight (.svm, .libsvm, also .gz, .bz2).",
+        help="Rows: .npz, .npy, .csv, .parquet (or a folder of such) or svmlight (.svm, .libsvm, "
+        "also .gz, .bz2).",
         show_default=False,
     ),
 ]

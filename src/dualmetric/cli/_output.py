@@ -58,6 +58,12 @@ def check_output(path: Path | None, option: str, *, inputs: Sequence[Path | None
     for given in inputs:
         if given is not None and os.path.realpath(path) == os.path.realpath(given):
             raise ValueError(f"{option}: {path} is a file of this command already: choose another")
+        if given is not None and path.suffix.lower() == ".parquet" and _is_in(path, given):
+            raise ValueError(f"{option}: {path} is in {given}, which is read: name another place")
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
 
 
 def _obstacle(path: Path) -> str | None:
@@ -81,8 +87,9 @@ def writing(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        if error.errno is None:
-            raise
+        named = None if error.filename is None else Path(error.filename)
+        if error.errno is None or named not in (None, path, *path.parents):
+            raise  # what was read meanwhile
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "free some space or name another place" if full else "name another place"
         raise OSError(f"{path} could not be written: {error.strerror}; {remedy}") from error

@@ -35,7 +35,7 @@ def explain(
     for row in (first, second):
         check_row(row, file.X.shape[0], data)
     known = feature_names or learned.feature_names or file.feature_names
-    found = learned.explain(file.X[[first]], file.X[[second]], known, top)
+    found = learned.explain(file.X[first : first + 1], file.X[second : second + 1], known, top)
     rows = [{"row": row, "label": file.label(row)} for row in (first, second)]
     console = make_console(json)
     for given in rows:

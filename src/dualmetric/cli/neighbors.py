@@ -81,7 +81,7 @@ def _distances(metric: Metric, X: Rows, queries: list[int]) -> tuple[Array, Arra
     from sklearn.metrics import euclidean_distances
 
     result = np.empty((2, len(queries), X.shape[0]))
-    wanted = [_both(metric, X[[row]]) for row in queries]
+    wanted = [_both(metric, X[row : row + 1]) for row in queries]
     for start, block in _blocks(X):
         stop = start + block.shape[0]
         for kind, rows in enumerate(_both(metric, block)):

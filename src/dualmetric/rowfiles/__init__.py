@@ -14,34 +14,53 @@ suffix                                  holds
                                         labels
 ``.parquet``                            the same, or a column of vectors; needs
                                         ``dualmetric[parquet]``
+a folder                                of ``.parquet`` files with the same columns
 ======================================  ===========================================================
 
 svmlight and csv may be compressed (``.gz``, ``.bz2``). A compressed file of any other name is taken
-for svmlight: LIBSVM names its data sets so. No pickle is ever read.
+for svmlight: LIBSVM names its data sets so. No pickle is ever read. Large ``.npy`` and ``.parquet``
+files, and folders, are not read as a whole, but when their rows are needed.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
-from .._files import write_atomically
+from .._files import replacing, write_atomically
 from .._types import Array, Rows
 from . import _arrays, _tables, _writing
 from ._common import (
     FileError,
     RowFile,
     clean_labels,
+    existing,
     form_of,
     numbers_where_all_are,
     open_text,
     opened,
     reading,
 )
+from ._parquet import ParquetRows, open_parquet
 
-__all__ = ["RowFile", "check_writable_form", "is_table", "read_lines", "read_rows", "write_rows"]
+STREAMED = {"npy": _writing.stream_npy, "parquet": _writing.stream_parquet}
+"""Forms that are written as rows come, so that not all need be in memory."""
+
+__all__ = [
+    "STREAMED",
+    "ParquetRows",
+    "RowFile",
+    "check_writable_form",
+    "is_table",
+    "open_parquet",
+    "read_lines",
+    "read_rows",
+    "write_row_blocks",
+    "write_rows",
+]
 
 
 def read_rows(
@@ -56,7 +75,7 @@ def read_rows(
     Parameters
     ----------
     path : path-like
-        A file of one of the forms above.
+        A file of one of the forms above, or a folder of ``.parquet`` files.
     labels : path-like, optional
         Another file with the labels: ``.npy``, ``.npz`` with an array ``y``, or text with one
         label a line. They take the place of labels in ``path``.
@@ -79,28 +98,22 @@ def read_rows(
     ValueError
         Where a file is of no known form, is damaged, or holds something else than numbers.
     """
-    path = _existing(path)
-    form = form_of(path)
+    path = existing(path)
+    form = _form_to_read(path)
     if label_column is not None and form not in ("csv", "parquet"):
         raise ValueError(
             f"{path} has no columns with names, and so none named {label_column!r}: give the "
             "labels in a file of their own"
         )
-    with reading(path):
-        if form == "npy":
-            rows = _arrays.read_npy(path)
-        elif form == "npz":
-            rows = _arrays.read_npz(path)
-        elif form == "svmlight":
-            rows = _arrays.read_svmlight(path, n_features)
-        elif form == "csv":
-            rows = _tables.read_csv(path, label_column)
-        else:
-            rows = _tables.read_parquet(path, label_column)
-        _check(rows)
+    if form == "parquet" and (path.is_dir() or path.stat().st_size > _arrays.MAPPED_ABOVE):
+        rows = _open_parquet(path, label_column, read_labels=labels is None)
+    else:
+        with reading(path):
+            rows = _read_whole(path, form, label_column, n_features)
+            _check(rows)
     if labels is None:
         return rows
-    y = _read_labels(_existing(labels))
+    y = _read_labels(_existing_file(labels))
     if len(y) != rows.X.shape[0]:
         raise ValueError(
             f"{labels} has {len(y):,} labels for the {rows.X.shape[0]:,} rows of {path}: give one "
@@ -109,9 +122,21 @@ def read_rows(
     return replace(rows, y=y, class_names=None)
 
 
+def _read_whole(path: Path, form: str, label_column: str | None, n_features: int | None) -> RowFile:
+    if form == "npy":
+        return _arrays.read_npy(path)
+    if form == "npz":
+        return _arrays.read_npz(path)
+    if form == "svmlight":
+        return _arrays.read_svmlight(path, n_features)
+    if form == "csv":
+        return _tables.read_csv(path, label_column)
+    return _tables.read_parquet(path, label_column)
+
+
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Lines of a text file, without their ends."""
-    path = _existing(path)
+    path = _existing_file(path)
     with reading(path), open_text(path) as stream:
         return stream.read().splitlines()
 
@@ -139,9 +164,36 @@ def write_rows(
         As in `RowFile`; kept in ``.npz`` only.
     """
     path = Path(path)
+    form = check_writable_form(path)
+    if sp.issparse(X) and form not in ("npz", "svmlight"):
+        raise ValueError(f"{path}: the rows are sparse, which .npz and .svm hold, but not .{form}")
+    if form in STREAMED:
+        write_row_blocks(path, [X], X.shape[0], y)
+        return
     more = {"class_names": class_names, "train_idx": train_idx, "test_idx": test_idx}
     arrays = {name: np.asarray(value) for name, value in more.items() if value is not None}
-    write_atomically(path, _writing.encode(path, check_writable_form(path), X, y, arrays))
+    write_atomically(path, _writing.encode(path, form, X, y, arrays))
+
+
+def write_row_blocks(
+    path: str | os.PathLike[str], blocks: Iterable[Array], n_rows: int, y: Array | None = None
+) -> None:
+    """Write rows as they come, replacing the file in one step after the last.
+
+    Parameters
+    ----------
+    path : path-like
+        A name that ends in ``.npy`` or ``.parquet``: the forms in `STREAMED`.
+    blocks : iterable of ndarray
+        The rows, in order; at least one block.
+    n_rows : int
+        How many there are in all.
+    y : ndarray of shape (n_rows,), optional
+        Their labels. A ``.npy`` file has no place for them.
+    """
+    write = STREAMED[check_writable_form(path)]
+    with replacing(path) as file:
+        write(file, blocks, n_rows, y)
 
 
 def check_writable_form(path: str | os.PathLike[str]) -> str:
@@ -154,15 +206,23 @@ def check_writable_form(path: str | os.PathLike[str]) -> str:
 
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file of this name has columns with names, one of which may hold the labels."""
-    return form_of(Path(path)) in ("csv", "parquet")
+    return _form_to_read(Path(path)) in ("csv", "parquet")
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
+def _form_to_read(path: Path) -> str:
+    return "parquet" if path.is_dir() else form_of(path)
+
+
+def _open_parquet(path: Path, label_column: str | None, *, read_labels: bool) -> RowFile:
+    X = open_parquet(path, label_column=label_column)
+    y = X.labels() if read_labels and X.label_column is not None else None
+    return RowFile(X, y, X.feature_names)
+
+
+def _existing_file(path: str | os.PathLike[str]) -> Path:
+    path = existing(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give a file")
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: check its name and folder")
     return path
 
 

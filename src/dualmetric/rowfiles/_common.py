@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -77,6 +78,14 @@ def form_of(path: Path) -> str:
     raise ValueError(
         f"{path}: files of rows end in {', '.join(FORMS)}, or in .gz or .bz2 (csv and svmlight)"
     )
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """Path of a file or folder that is there."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: check its name and folder")
+    return path
 
 
 def opened(path: Path) -> BinaryIO:

@@ -33,7 +33,7 @@ def read_csv(path: Path, label_column: str | None) -> RowFile:
         try:
             header = [name.strip() for name in next(lines, [])]
             _check_header(header)
-            label = _label_position(header, label_column)
+            label = label_position(header, label_column)
             names = [name for place, name in enumerate(header) if place != label]
             labels: list[str] = []
             blocks: list[Array] = []
@@ -73,7 +73,7 @@ def _as_number(text: Any) -> float | None:
         return None
 
 
-def _label_position(names: Sequence[str], wanted: str | None) -> int | None:
+def label_position(names: Sequence[str], wanted: str | None) -> int | None:
     """Place of the column of labels; None where none was asked for and none is named so."""
     if wanted is None:
         return next((names.index(name) for name in _LABEL_NAMES if name in names), None)
@@ -90,11 +90,12 @@ def _numbers(block: list[list[str]], names: Sequence[str], first_row: int) -> Ar
     except ValueError:
         for place, name in enumerate(names):
             for number, line in enumerate(block):
-                _check_cell(line[place], name, first_row + number)
+                check_cell(line[place], name, first_row + number)
         raise
 
 
-def _check_cell(cell: Any, name: str, row: int) -> None:
+def check_cell(cell: Any, name: str, row: int) -> None:
+    """Refuse a cell that is empty or not a number."""
     if cell is None or cell == "":
         raise FileError(
             f"column {name!r} is empty in row {row} (counted from 0): fill such places, or drop "
@@ -120,59 +121,73 @@ def read_parquet(path: Path, label_column: str | None) -> RowFile:
     if table.num_rows == 0 or table.num_columns == 0:
         raise FileError("it has no rows")
     names = list(table.column_names)
-    label = _label_position(names, label_column)
-    y = None if label is None else _arrow_labels(table.column(label))
+    label = label_position(names, label_column)
+    y = None if label is None else arrow_labels(pa, table.column(label))
     columns = [place for place in range(len(names)) if place != label]
-    vectors = [place for place in columns if _is_list(pa, table.schema.field(place).type)]
+    vectors = [place for place in columns if is_list(pa, table.schema.field(place).type)]
     if len(vectors) > 1:
         raise FileError(
             f"it has {len(vectors)} columns of vectors, {', '.join(names[v] for v in vectors)}: "
             "keep one"
         )
     if vectors:
-        return RowFile(_vectors(pa, table.column(vectors[0]), names[vectors[0]]), y)
+        return RowFile(vectors_as_rows(pa, table.column(vectors[0]), names[vectors[0]]), y)
     if not columns:
         raise FileError("it has no column but that of the labels")
     X = np.column_stack([_scalars(pa, table.column(place), names[place]) for place in columns])
     return RowFile(X, y, tuple(names[place] for place in columns))
 
 
-def _is_list(pa: Any, kind: Any) -> bool:
+def is_list(pa: Any, kind: Any) -> bool:
+    """Whether a column of this type holds vectors."""
     types = pa.types
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-def _is_number(pa: Any, kind: Any) -> bool:
+def is_number(pa: Any, kind: Any) -> bool:
+    """Whether a column of this type holds numbers."""
     types = pa.types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
-def _arrow_labels(column: Any) -> Array:
-    values = column.to_pylist()
-    if None in values:
-        raise FileError(f"row {values.index(None)} has no label (rows count from 0): drop it")
-    found = np.array(values)
-    return clean_labels(found if found.dtype.kind in "fiubUS" else np.array(list(map(str, values))))
+def arrow_labels(pa: Any, column: Any) -> Array:
+    """Labels as whole numbers or strings; what is neither is taken by its name."""
+    if column.null_count:
+        row = np.flatnonzero(column.is_null().to_numpy())[0]
+        raise FileError(f"row {row} has no label (rows count from 0): drop it")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if is_number(pa, column.type):
+        return clean_labels(column.to_numpy())
+    classes = pa.compute.unique(column)  # few, and a Python object each
+    names = np.array(classes.to_pylist())
+    if names.dtype.kind not in "US":
+        names = np.array(list(map(str, names)))
+    return clean_labels(names)[pa.compute.index_in(column, classes).to_numpy()]
 
 
 def _scalars(pa: Any, column: Any, name: str) -> Array:
-    if column.null_count == 0 and _is_number(pa, column.type):
+    if column.null_count == 0 and is_number(pa, column.type):
         numbers: Array = column.to_numpy()
         return numbers
     cells = column.to_pylist()  # decimals, numbers kept as text, and what is wrong
     for row, cell in enumerate(cells):
-        _check_cell(cell, name, row)
+        check_cell(cell, name, row)
     return np.array(cells, dtype=np.float64)
 
 
-def _vectors(pa: Any, column: Any, name: str) -> Array:
-    """Vectors as rows, all of one length."""
-    if not _is_number(pa, column.type.value_type):
+def vectors_as_rows(
+    pa: Any, column: Any, name: str, width: float | None = None, first_row: int = 0
+) -> Array:
+    """Vectors as rows, all of one length; not copied, where they come in one piece.
+
+    ``width`` is that length where it is known, and ``first_row`` the number of the first vector.
+    """
+    if not is_number(pa, column.type.value_type):
         raise FileError(
             f"the vectors in column {name!r} hold {column.type.value_type} where numbers belong"
         )
     blocks: list[Array] = []
-    first_row, width = 0, None
     for chunk in column.chunks:
         lengths = pa.compute.list_value_length(chunk).to_numpy(zero_copy_only=False)
         if width is None and len(lengths):
@@ -189,11 +204,11 @@ def _vectors(pa: Any, column: Any, name: str) -> Array:
             )
         blocks.append(values.to_numpy(zero_copy_only=False).reshape(len(lengths), int(width or 0)))
         first_row += len(lengths)
-    return np.concatenate(blocks)
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def _vector_problem(name: str, row: int, length: float, width: float | None) -> str:
     where = f"row {row} (counted from 0) of column {name!r}"
     if np.isnan(length):
         return f"{where} has no vector: drop the row"
-    return f"{where} has a vector of length {length:.0f}, and row 0 one of length {width:.0f}"
+    return f"{where} has a vector of length {length:.0f}, and others have one of {width:.0f}"

@@ -1,9 +1,11 @@
 """Rows as the bytes of a file."""
 
+import contextlib
 import csv
 import io
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,23 +15,42 @@ from ._common import compress
 from ._tables import import_pyarrow
 
 
+def stream_npy(file: BinaryIO, blocks: Iterable[Array], n_rows: int, y: Array | None) -> None:
+    """Write rows as they come; their labels have no place."""
+    for number, block in enumerate(blocks):
+        if number == 0:
+            header = {
+                "descr": np.lib.format.dtype_to_descr(block.dtype),
+                "fortran_order": False,
+                "shape": (n_rows, *block.shape[1:]),
+            }
+            np.lib.format.write_array_header_1_0(file, header)
+        file.write(np.ascontiguousarray(block).data)
+
+
+def stream_parquet(file: BinaryIO, blocks: Iterable[Array], n_rows: int, y: Array | None) -> None:
+    """Write rows as they come, with their labels; a row group for each block."""
+    pa = import_pyarrow()
+    with contextlib.ExitStack() as closing:
+        start, writer = 0, None
+        for block in blocks:
+            numbers = pa.array(np.ascontiguousarray(block).ravel())
+            columns = {"vector": pa.FixedSizeListArray.from_arrays(numbers, block.shape[1])}
+            if y is not None:
+                part = y[start : start + len(block)]
+                columns["label"] = pa.array(part.tolist() if part.dtype.kind == "U" else part)
+            table = pa.table(columns)
+            if writer is None:
+                writer = closing.enter_context(pa.parquet.ParquetWriter(file, table.schema))
+            writer.write_table(table)
+            start += len(block)
+
+
 def encode(path: Path, form: str, X: Rows, y: Array | None, arrays: dict[str, Array]) -> bytes:
     """Content of a file of the given form; ``arrays`` go to ``.npz`` beside X and y."""
-    if sp.issparse(X) and form not in ("npz", "svmlight"):
-        raise ValueError(f"{path}: the rows are sparse, which .npz and .svm hold, but not .{form}")
-    if form == "npy":
-        return _npy(X)
     if form == "npz":
         return _npz(X, arrays if y is None else {"y": y, **arrays})
-    if form == "parquet":
-        return _parquet(X, y)
     return compress(path, _csv(X, y) if form == "csv" else _svmlight(path, X, y))
-
-
-def _npy(X: Array) -> bytes:
-    content = io.BytesIO()
-    np.save(content, X, allow_pickle=False)
-    return content.getvalue()
 
 
 def _npz(X: Rows, arrays: dict[str, Any]) -> bytes:
@@ -68,15 +89,4 @@ def _svmlight(path: Path, X: Rows, y: Array | None) -> bytes:
     content = io.BytesIO()
     labels = np.zeros(X.shape[0], dtype=np.int64) if y is None else y
     dump_svmlight_file(X, labels, content, zero_based=False)
-    return content.getvalue()
-
-
-def _parquet(X: Array, y: Array | None) -> bytes:
-    pa = import_pyarrow()
-    numbers = pa.array(np.ascontiguousarray(X).ravel())
-    columns = {"vector": pa.FixedSizeListArray.from_arrays(numbers, X.shape[1])}
-    if y is not None:
-        columns["label"] = pa.array(y.tolist() if y.dtype.kind == "U" else y)
-    content = io.BytesIO()
-    pa.parquet.write_table(pa.table(columns), content)
     return content.getvalue()
