@@ -116,9 +116,10 @@ def average_precisions(X: object, y: object, *, queries: object = None) -> Array
     asked = _query_rows(queries, n)
     places = np.flatnonzero(counts[labels[asked]] > 1)
     if not len(places):
+        lonely = "no class in y has two rows" if queries is None else "each query is alone in y"
         raise ValueError(
-            f"no query has another row of its class in y ({len(asked)} queries, {n} rows, "
-            f"{len(counts)} classes), and so nothing to find; give labels that rows share"
+            f"{lonely} ({n} rows, {len(counts)} classes), so that no row has another to find; give "
+            "labels that rows share"
         )
     if is_device_array(rows):
         return _device_ranking.average_precisions(rows, labels, counts, asked)
