@@ -471,12 +471,12 @@ def test_queries_are_a_part_of_all(rng, sparse):
     ("queries", "message"),
     [
         (0, "at least 1"),
-        ([], "row numbers in one dimension"),
-        ([0.5], "row numbers in one dimension"),
-        ([[0]], "row numbers in one dimension"),
-        ([0, 4], "names row 4: row numbers go from 0 to 3"),
-        ([-1], "names row -1"),
-        ([3], "each query is alone"),
+        ([], "list of row numbers"),
+        ([0.5], "list of row numbers"),
+        ([[0]], "list of row numbers"),
+        ([0, 4], "names rows that X does not have: they go from 0 to 3"),
+        ([-1], "names rows"),
+        ([3], "only row of its class"),
     ],
 )
 def test_bad_queries(queries, message):
