@@ -128,7 +128,6 @@ def transform() -> Any:
 
 def ranking() -> Any:
     """Exact mAP of 10,000 queries against 1,000,000 × 64 rows, against two cores of the host."""
-    from sklearn.utils.parallel import parallel_config  # noqa: F401  loads the thread pools
     from threadpoolctl import threadpool_limits
 
     X, y = made_rows(1_000_000, 64, weight=0.6)

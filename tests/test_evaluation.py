@@ -447,3 +447,38 @@ def test_knn_bad_input(change, message):
     knn_accuracy(**good)
     with pytest.raises(ValueError, match=message):
         knn_accuracy(**(good | change))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_queries_are_a_part_of_all(rng, sparse):
+    X = rng.standard_normal((70, 4))
+    y = rng.integers(5, size=70)
+    y[9] = 5  # alone
+    rows = sp.csr_array(X) if sparse else X
+    every = average_precisions(rows, y)
+    queries = [30, 9, 2, 30]
+    np.testing.assert_array_equal(average_precisions(rows, y, queries=queries), every[queries])
+    np.testing.assert_array_equal(average_precisions(rows, y, queries=70), every)
+    drawn = average_precisions(rows, y, queries=20)
+    assert drawn.shape == (20,)
+    np.testing.assert_array_equal(drawn, average_precisions(rows, y, queries=20))
+    assert np.isin(drawn[~np.isnan(drawn)], every).all()
+    found = mean_average_precision(rows, y, queries=[30, 2])
+    assert found == pytest.approx(every[[30, 2]].mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        (0, "at least 1"),
+        ([], "list of row numbers"),
+        ([0.5], "list of row numbers"),
+        ([[0]], "list of row numbers"),
+        ([0, 4], "names rows that X does not have: they go from 0 to 3"),
+        ([-1], "names rows"),
+        ([3], "only row of its class"),
+    ],
+)
+def test_bad_queries(queries, message):
+    with pytest.raises(ValueError, match=message):
+        average_precisions([[0.0], [1.0], [2.0], [3.0]], [0, 0, 0, 1], queries=queries)

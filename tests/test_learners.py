@@ -1032,7 +1032,7 @@ def test_too_wide_for_the_original_space(sparse, monkeypatch):
     [
         ([0] * 59, "y has 59 labels for 60 rows"),
         ([0.0] * 59 + [np.nan], "y contains NaN"),
-        (np.arange(60), "no query has another row of its class in y"),
+        (np.arange(60), "no class in y has two rows"),
     ],
 )
 def test_score_with_bad_labels(y, message, data):

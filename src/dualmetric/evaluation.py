@@ -5,6 +5,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +22,7 @@ _BLOCK_BYTES = 32 * 2**20
 """Distances held at once, by all threads."""
 
 
-def mean_average_precision(X: object, y: object, *, queries: object = None) -> float:
+def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     """Mean average precision (mAP) of ranking rows by their distance to each row.
 
     Each row queries all the other rows, which are ranked by ascending Euclidean distance; those
@@ -72,7 +73,7 @@ def mean_average_precision(X: object, y: object, *, queries: object = None) -> f
     return float(precisions[~alone].mean())
 
 
-def average_precisions(X: object, y: object, *, queries: object = None) -> Array:
+def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     """Average precision of each row as a query of all the others.
 
     Parameters
@@ -113,12 +114,14 @@ def average_precisions(X: object, y: object, *, queries: object = None) -> Array
     n = rows.shape[0]
     _, labels, counts = np.unique(check_labels(y, n, "y"), return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
-    asked = _query_rows(queries, n)
+    asked = np.arange(n) if queries is None else _chosen_queries(queries, n)
     places = np.flatnonzero(counts[labels[asked]] > 1)
     if not len(places):
+        if counts.max() > 1:
+            raise ValueError("each query is the only row of its class: choose others, or more")
         raise ValueError(
-            f"no query has another row of its class in y ({len(asked)} queries, {n} rows, "
-            f"{len(counts)} classes), and so nothing to find; give labels that rows share"
+            f"no class in y has two rows ({n} rows, {len(counts)} classes), so that no row has "
+            "another to find; give labels that rows share"
         )
     if is_device_array(rows):
         return _device_ranking.average_precisions(rows, labels, counts, asked)
@@ -148,29 +151,21 @@ def average_precisions(X: object, y: object, *, queries: object = None) -> Array
     return result
 
 
-def _query_rows(queries: object, n_rows: int) -> Array:
-    """Numbers of the rows that query."""
-    if queries is None:
-        return np.arange(n_rows)
+def _chosen_queries(queries: Any, n: int) -> Array:
+    """Numbers of the rows that query, of n."""
     if isinstance(queries, Integral) and not isinstance(queries, bool):
         wanted = int(queries)
         if wanted < 1:
-            raise ValueError(f"queries must be at least 1; got {queries}")
-        if wanted >= n_rows:
-            return np.arange(n_rows)
-        return np.sort(np.random.default_rng(0).choice(n_rows, wanted, replace=False))
-    numbers = np.asarray(to_numpy(queries))
-    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
-        raise ValueError(
-            "queries must be a number of rows, or row numbers in one dimension; got an array of "
-            f"shape {numbers.shape} and dtype {numbers.dtype}"
-        )
-    outside = (numbers < 0) | (numbers >= n_rows)
-    if outside.any():
-        raise ValueError(
-            f"queries names row {numbers[outside][0]}: row numbers go from 0 to {n_rows - 1}"
-        )
-    return numbers.astype(np.int64)
+            raise ValueError(f"queries must be at least 1, or row numbers; got {queries}")
+        if wanted >= n:
+            return np.arange(n)
+        return np.sort(np.random.default_rng(0).choice(n, wanted, replace=False))
+    rows = np.asarray(to_numpy(queries))
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError("queries must be a whole number, or a list of row numbers")
+    if rows.min() < 0 or rows.max() >= n:
+        raise ValueError(f"queries names rows that X does not have: they go from 0 to {n - 1}")
+    return rows
 
 
 def knn_accuracy(

@@ -129,11 +129,12 @@ class Metric:
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features: counts, where the metric has ``idf``; dense, where it has
             a lift. A memory map, or an object with ``shape``, ``dtype`` and row slicing (HDF5,
-            Zarr, `open_parquet`), is read in blocks.
+            Zarr, `open_parquet`), is read in blocks. An array on a device (PyTorch, CuPy) stays
+            there.
 
         Returns
         -------
-        ndarray of shape (n_samples, rank)
+        array of shape (n_samples, rank)
             XL, or k(X)L with a lift, in the precision of X; for the cosine, centred and scaled to
             rows of length one. Where the factor is the identity, X itself or a weighted or scaled
             copy: sparse if X is.

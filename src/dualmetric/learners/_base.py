@@ -208,8 +208,8 @@ class MetricLearner(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
-            The rows, in the precision of X.
+        array of shape (n_samples, n_components)
+            The rows, in the precision of X, and on its device.
         """
         check_is_fitted(self)
         if sources.is_source(X):

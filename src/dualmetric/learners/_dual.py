@@ -86,7 +86,8 @@ class DualLearner(TripletLearner):
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Training rows. A memory map, or an object with ``shape``, ``dtype`` and row slicing
             (HDF5, Zarr), is read in blocks: of more than 50,000 rows, as many are chosen at random.
-            So are they of dense rows in memory, where these are more than three times as many.
+            So they are of an array on a device (PyTorch, CuPy), and the work is done there; and of
+            dense rows in memory, where these are more than three times as many.
         y : array-like of shape (n_samples,), optional
             Their labels, of any type; used only where ``triplets`` is None.
         triplets : array-like of shape (n_triplets, 3) or Triplets, optional
