@@ -57,10 +57,10 @@ def group_sums(rows: Any, codes: Any, n_groups: int) -> Any:
         total = xp.zeros((n_groups, rows.shape[1]), dtype=xp.float64, device=rows.device)
         total.index_add_(0, codes, wide)
     elif library(rows) == "cupy":
-        import cupyx
+        import cupy
 
         total = xp.zeros((n_groups, rows.shape[1]), dtype=xp.float64)
-        cupyx.scatter_add(total, codes, wide)
+        cupy.add.at(total, codes, wide)
     else:
         groups = xp.arange(n_groups, dtype=codes.dtype, device=rows.device)
         total = xp.astype(groups[:, None] == codes[None, :], xp.float64) @ wide

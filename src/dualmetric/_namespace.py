@@ -24,13 +24,12 @@ _LARGEST_BLOCK = 2**30  # bytes of a temporary array; launches are long past mat
 def _library(kind: type) -> str:
     """First part of the module that a type comes from, or "numpy" where its arrays are on the host.
 
-    PyTorch's tensors do not name their namespace, but those of subclasses are PyTorch's too.
+    Not all arrays of PyTorch and CuPy name their namespace, and those of subclasses are theirs too.
     """
     homes = {base.__module__.split(".")[0] for base in kind.__mro__}
-    if "torch" in homes:
-        return "torch"
-    if "cupyx" in homes:
-        return "cupyx"  # its sparse matrices
+    for name in ("torch", "cupyx", "cupy"):  # cupyx has the sparse matrices
+        if name in homes:
+            return name
     if homes & {"numpy", "dask"} or not hasattr(kind, "__array_namespace__"):
         return "numpy"
     return kind.__module__.split(".")[0]

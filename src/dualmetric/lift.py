@@ -69,7 +69,8 @@ class Lift:
 def rbf_lift(X: Rows, rng: np.random.Generator, n_landmarks: int = LANDMARKS) -> tuple[Lift, Array]:
     """Landmarks from the rows of X, a width from their distances, and Nyström's N.
 
-    γ is one over the median squared distance of rows.
+    γ is one over the median squared distance of rows, to three digits: more do not matter, and so
+    it is the same wherever it is computed.
     """
     if products.is_sparse(X):
         raise ValueError(
@@ -93,7 +94,7 @@ def rbf_lift(X: Rows, rng: np.random.Generator, n_landmarks: int = LANDMARKS) ->
             "for example with StandardScaler, or pass float64"
         )
     landmarks = products.take_rows(X, chosen)
-    lift = Lift(landmarks, 1.0 / median)
+    lift = Lift(landmarks, float(f"{1.0 / median:.3g}"))
     # in float64: vectors of near eigenvalues would turn with every rounding
     wide = namespace(X).asarray(landmarks, dtype=namespace(X).float64)
     K = lift.apply(wide, like(np.eye(len(chosen)), wide))

@@ -249,16 +249,15 @@ def _active_triplets(
         found = found[rng.permutation(len(found))[:n_triplets]]
     else:
         found = np.empty((0, 3), dtype=_index_dtype(n))
-        drawn, accepted = 0, 0
+        drawn = 0
         most = max(_DRAWS_PER_TRIPLET * n_triplets, _MIN_DRAWS)
+        # batches of one size: were it to follow from what was found, one comparison that rounding
+        # decides would change all draws after it
+        batch = min(_BATCH, max(2 * n_triplets, _MIN_DRAWS))
         while len(found) < n_triplets and drawn < most:
-            rate = max(accepted / drawn, 0.02) if drawn else 0.7
-            wanted = int((n_triplets - len(found)) / rate * 1.05) + 64
-            batch = min(wanted, _BATCH)
             candidates = classes.draw(batch, rng)
             active = candidates[compare(candidates) < margin]
             drawn += batch
-            accepted += len(active)
             found = _distinct(np.concatenate([found, active]), n)[:n_triplets]
     if len(found) == 0:
         warnings.warn(
