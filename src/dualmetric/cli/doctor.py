@@ -11,6 +11,7 @@ from ._options import Json, Verbose
 EXTRAS = {
     "data": ("pooch", "tqdm"),
     "faiss": ("faiss",),
+    "gpu": ("array_api_compat", "torch"),
     "onnx": ("onnx", "onnxruntime"),
     "parquet": ("pyarrow",),
     "plot": ("matplotlib",),

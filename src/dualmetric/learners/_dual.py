@@ -248,7 +248,7 @@ class DualLearner(TripletLearner):
             return None
         if y is None or triplets is not None:
             raise ValueError("all_rows=True whitens by the labels of all rows: fit(X, y)")
-        on_device = is_device_array(X)
+        on_device = is_device_array(X) and X.ndim == 2
         n, d = X.shape if sources.is_source(X) or on_device else (0, 0)
         if n <= sources.LEARNING_ROWS:
             return None  # all rows are learned from
