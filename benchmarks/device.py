@@ -60,8 +60,10 @@ def made_rows(n: int, d: int, weight: float = 0.3) -> tuple[Any, Any]:
 def tests() -> Any:
     """The tests of device arrays, on this device."""
     root = Path(__file__).parent.parent
+    pytest = [sys.executable, "-m", "pytest"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_device.py"],
+        # without what other tests need
+        [*pytest, "-q", "-p", "no:cacheprovider", "--noconftest", "tests/test_device.py"],
         cwd=root,
         capture_output=True,
         text=True,

@@ -79,6 +79,17 @@ def blobs(n=240, d=12, classes=4, dtype=np.float32, seed=0, spread=4.0):
     return X.astype(dtype), y
 
 
+@pytest.fixture
+def random_index():
+    """Random triples of three different rows; here, so that a machine needs pytest alone."""
+
+    def build(n_rows, n_triplets, rng):
+        picks = [rng.choice(n_rows, size=3, replace=False) for _ in range(n_triplets)]
+        return np.array(picks, dtype=np.int32)
+
+    return build
+
+
 def assert_like(found, X, dtype=None):
     """Found is an array of the kind, on the device, and in the precision of X."""
     assert library(found) == library(X)

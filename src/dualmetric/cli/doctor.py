@@ -11,12 +11,12 @@ from ._options import Json, Verbose
 EXTRAS = {
     "data": ("pooch", "tqdm"),
     "faiss": ("faiss",),
+    "gpu": ("array_api_compat", "torch"),
     "hdf5": ("h5py",),
     "onnx": ("onnx", "onnxruntime"),
     "parquet": ("pyarrow",),
     "plot": ("matplotlib",),
     "torch": ("torch",),
-    "gpu": ("array_api_compat", "torch"),
     "zarr": ("zarr",),
 }
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "safetensors")
