@@ -5,12 +5,14 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import check_array
 
+from . import sources
 from ._system import n_threads, run_blocks, single_blas_thread
 from ._types import Array, Rows
 from ._validation import check_labels, refuse_mask
@@ -18,8 +20,11 @@ from ._validation import check_labels, refuse_mask
 _BLOCK_BYTES = 32 * 2**20
 """Distances held at once, by all threads."""
 
+_MOST_QUERIES = 1000
+"""Rows that query a Dask array, where it is not said which."""
 
-def mean_average_precision(X: object, y: object) -> float:
+
+def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     """Mean average precision (mAP) of ranking rows by their distance to each row.
 
     Each row queries all the other rows, which are ranked by ascending Euclidean distance; those
@@ -28,10 +33,14 @@ def mean_average_precision(X: object, y: object) -> float:
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n_rows, n_features)
+    X : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
         The rows, after any transformation that is to be judged.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
+    queries : int or array-like of int, optional
+        Row numbers of the queries, or how many to choose, always the same and evenly over the
+        rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
+        these would have to be compared in several passes, but at least 100.
 
     Returns
     -------
@@ -55,7 +64,7 @@ def mean_average_precision(X: object, y: object) -> float:
     >>> round(mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "b", "a", "b"]), 3)
     0.417
     """
-    precisions = average_precisions(X, y)
+    precisions = average_precisions(X, y, queries)
     alone = np.isnan(precisions)
     if alone.any():
         warnings.warn(
@@ -67,19 +76,23 @@ def mean_average_precision(X: object, y: object) -> float:
     return float(precisions[~alone].mean())
 
 
-def average_precisions(X: object, y: object) -> Array:
+def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     """Average precision of each row as a query of all the others.
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n_rows, n_features)
+    X : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
         The rows, after any transformation that is to be judged.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
+    queries : int or array-like of int, optional
+        Row numbers of the queries, or how many to choose, always the same and evenly over the
+        rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
+        these would have to be compared in several passes, but at least 100.
 
     Returns
     -------
-    ndarray of shape (n_rows,), float64
+    ndarray of shape (n_queries,), float64
         NaN for rows that are the only one of their class.
 
     Notes
@@ -97,20 +110,35 @@ def average_precisions(X: object, y: object) -> Array:
 
     No more than about 32 MB of distances are held at once (or one row of them in each thread,
     where that is more). While this runs, BLAS is limited to one thread in the whole process.
+
+    A Dask array is not collected: its blocks are compared with the queries where they lie, in two
+    passes for every four million pairs of a query and a row of its class. Distances are then
+    computed by differences; ties are counted in the same way.
     """
     from . import _kernels  # here, for Numba takes long to import
 
-    rows = check_rows(X, "X")
+    X, y = sources.opened(X, y)
+    is_remote = sources.is_dask(X)
+    rows = X if is_remote else check_rows(X, "X")
     classes = check_labels(y, rows.shape[0], "y")
     _, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
-    queries = np.flatnonzero(counts[labels] > 1)
-    if not len(queries):
+    if counts.max() < 2:
         raise ValueError(
             f"no class in y has two rows ({len(labels)} rows, {len(counts)} classes), so that no "
             "row has another to find; give labels that rows share"
         )
     n = len(labels)
+    if queries is None and is_remote:
+        queries = _affordable_queries(counts[labels])
+    chosen = np.arange(n) if queries is None else _chosen_queries(queries, n)
+    asked = np.unique(chosen[counts[labels[chosen]] > 1])
+    if not len(asked):
+        raise ValueError("each query is the only row of its class: choose others, or more")
+    if is_remote:
+        from ._dask import ranking
+
+        return ranking.average_precisions(rows, labels, chosen)
     fill, origin = squared_distances(rows)
     copies = np.flatnonzero(origin != np.arange(n))
     result = np.full(n, np.nan)
@@ -119,7 +147,7 @@ def average_precisions(X: object, y: object) -> Array:
     def rank(start: int, stop: int) -> None:
         memory = np.empty((min(step, stop - start), n))
         for first in range(start, stop, step):
-            block = queries[first : min(first + step, stop)]
+            block = asked[first : min(first + step, stop)]
             distances = memory[: len(block)]
             fill(block, distances)
             keys = distances.view(np.int64)
@@ -132,19 +160,40 @@ def average_precisions(X: object, y: object) -> Array:
     # Each thread takes whole queries, products included: the threads that BLAS would start
     # itself go on spinning after each product and hold up the sorting.
     with single_blas_thread():
-        run_blocks(rank, len(queries), smallest=1 + 2**17 // n)
-    return result
+        run_blocks(rank, len(asked), smallest=1 + 2**17 // n)
+    return result[chosen]
 
 
-def knn_accuracy(
-    X_train: object, y_train: object, X_test: object, y_test: object, k: int = 5
-) -> float:
+def _affordable_queries(class_sizes: Array) -> int:
+    """How many rows query a Dask array, given the size of the class of each row."""
+    from ._dask.ranking import MOST_PAIRS
+
+    return max(_MOST_QUERIES // 10, min(_MOST_QUERIES, int(MOST_PAIRS / class_sizes.mean())))
+
+
+def _chosen_queries(queries: Any, n: int) -> Array:
+    """Numbers of the rows that query, of n."""
+    if isinstance(queries, Integral) and not isinstance(queries, bool):
+        if queries < 1:
+            raise ValueError(f"queries must be at least 1, or row numbers; got {queries}")
+        return sources.evenly_chosen(n, int(queries), np.random.default_rng(0))
+    rows = np.asarray(queries)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError("queries must be a whole number, or a list of row numbers")
+    if rows.min() < 0 or rows.max() >= n:
+        raise ValueError(f"queries names rows that X does not have: they go from 0 to {n - 1}")
+    return rows
+
+
+def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 5) -> float:
     """Accuracy of classifying test rows by the vote of their k nearest training rows.
 
     Parameters
     ----------
-    X_train, X_test : array-like or sparse matrix of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged.
+    X_train, X_test : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
+        The rows, after any transformation that is to be judged. Those of a Dask X_train are
+        searched where they lie, in one pass; of a Dask X_test 1,000 are classified, always the
+        same and evenly over the rows.
     y_train, y_test : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     k : int, default=5
@@ -161,7 +210,11 @@ def knn_accuracy(
     >>> knn_accuracy([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"], [[2.0]], ["a"], k=1)
     1.0
     """
-    train = check_rows(X_train, "X_train")
+    if sources.is_dask(X_test):
+        X_test, y_test = _sampled(X_test, y_test)
+    X_train, y_train = sources.opened(X_train, y_train)
+    is_remote = sources.is_dask(X_train)
+    train = X_train if is_remote else check_rows(X_train, "X_train")
     test = check_rows(X_test, "X_test")
     train_labels = check_labels(y_train, train.shape[0], "y_train")
     test_labels = check_labels(y_test, test.shape[0], "y_test")
@@ -187,9 +240,24 @@ def knn_accuracy(
             f"y_train and y_test hold labels of kinds that cannot be compared ({error}); use "
             "numbers only or strings only"
         ) from error
+    known, expected = np.split(codes, [train.shape[0]])
+    if is_remote:
+        from scipy.stats import mode
+
+        from ._dask import ranking
+
+        votes = known[ranking.nearest(train, test, int(k))]
+        return float(np.mean(mode(votes, axis=1).mode == expected))
     model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute")
-    model.fit(train, codes[: train.shape[0]])
-    return float(np.mean(model.predict(test) == codes[train.shape[0] :]))
+    return float(np.mean(model.fit(train, known).predict(test) == expected))
+
+
+def _sampled(X: Any, y: Any) -> tuple[Rows, Array]:
+    """Some rows of a Dask array, and their labels, in memory."""
+    X, y = sources.opened(X, y)
+    labels = check_labels(y, X.shape[0], "y_test")
+    rows = sources.evenly_chosen(X.shape[0], _MOST_QUERIES, np.random.default_rng(0))
+    return sources.gather(X, rows), labels[rows]
 
 
 def check_rows(X: object, name: str) -> Rows:

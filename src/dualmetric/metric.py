@@ -12,6 +12,8 @@ import numpy as np
 
 from . import _explain, _metric_file, products, sources, weighting
 from . import _metric_checks as checks
+from ._dask import passes
+from ._dask.rows import is_dask, lazy_rows
 from ._explain import Explanation
 from ._system import require_memory
 from ._types import Array, Rows
@@ -128,15 +130,21 @@ class Metric:
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features: counts, where the metric has ``idf``; dense, where it has
             a lift. A memory map, or an object with ``shape``, ``dtype`` and row slicing (HDF5,
-            Zarr), is read in blocks.
+            Zarr), is read in blocks. A Dask array stays where it is; so does a Dask DataFrame, of
+            which the columns with the names of the features are taken, or the one of vectors.
 
         Returns
         -------
         ndarray of shape (n_samples, rank)
             XL, or k(X)L with a lift, in the precision of X; for the cosine, centred and scaled to
             rows of length one. Where the factor is the identity, X itself or a weighted or scaled
-            copy: sparse if X is.
+            copy: sparse if X is. Of a Dask X, a Dask array with the same chunks of rows, of which
+            nothing is computed.
         """
+        if is_dask(X):
+            dtype = None if self.factor is None else self.factor.dtype
+            rows = lazy_rows(X, self.feature_names, self.n_features, dtype)
+            return passes.transform(rows, self)
         if not sources.is_source(X):
             return self.apply(self._check_rows(X))
         result = None
@@ -179,8 +187,10 @@ class Metric:
         return X if self.idf is None else weighting.weigh(X, self.idf)
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B."""
+        """Distance between each row of A and the same row of B; lazy where one is a Dask array."""
         a, b = self.transform(A), self.transform(B)
+        if is_dask(a) or is_dask(b):
+            return passes.row_distances(a, b)
         if a.shape != b.shape:
             raise ValueError(
                 f"A has {a.shape[0]} rows and B has {b.shape[0]}: distance compares them row by "

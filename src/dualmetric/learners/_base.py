@@ -64,6 +64,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
 
         Returns X, y and triplets over those rows, and their numbers (None where X is in memory).
         """
+        X, y = sources.opened(X, y)
         if not sources.is_source(X):
             return X, y, triplets, None
         n = X.shape[0]
@@ -164,14 +165,17 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features.
-        y : array-like of shape (n_samples,)
-            Their labels.
+            Of a Dask array or DataFrame, some rows query all (see there).
+        y : array-like of shape (n_samples,), or str
+            Their labels, or the name of their column in a Dask DataFrame.
 
         Returns
         -------
         float
             Between 0 and 1.
         """
+        check_is_fitted(self)
+        X, y = sources.opened(X, y, getattr(self, "feature_names_in_", None))
         rows = self.transform(X)
         return mean_average_precision(rows, check_labels(y, rows.shape[0]))
 
@@ -266,7 +270,9 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
         """
         check_distance(self.distance)
         if sources.is_source(X):
-            self._check_X(np.asarray(X[0:2]), reset=True)
+            X, _ = sources.opened(X, y)
+            first = self._check_X(sources.gather(X, np.arange(min(2, X.shape[0]))), reset=True)
+            X = first if products.is_sparse(first) else X  # sparse rows are not centred
         else:
             X = self._check_X(X, reset=True)
         return self._store_metric(None, X)

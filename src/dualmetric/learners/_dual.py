@@ -90,6 +90,7 @@ class DualLearner(TripletLearner):
         self._check_parameters()
         loss = get_loss(self.loss)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        X, y = sources.opened(X, y)
         whole = self._scatter_of_all(X, y, triplets)
         X, y, triplets, numbers = self._read(X, y, triplets, rng)
         X = self._check_X(X, reset=True)
@@ -194,6 +195,7 @@ class DualLearner(TripletLearner):
         Estimate
             Peak memory beyond X, operations, and the route taken; ``print`` shows it in words.
         """
+        X, _ = sources.opened(X)
         n, d = X.shape if hasattr(X, "shape") else np.shape(X)
         itemsize = 4 if getattr(X, "dtype", None) == np.float32 else 8
         sparse = products.is_sparse(X)
