@@ -248,13 +248,14 @@ def within_scatter(X: "Partitions", codes: Array, n_classes: int) -> Array:
 def _scatter(rows: Rows, codes: Array, n_classes: int, origin: Array) -> ScatterSums:
     height = max(1, _BLOCK_BYTES // (8 * rows.shape[1]))
     bounds = [*range(0, rows.shape[0], height), rows.shape[0]]
-    total = reduce(
-        ScatterSums.plus,
-        (
-            scatter_sums(products.to_dense(rows[a:b]), codes[a:b], n_classes, origin)
-            for a, b in pairwise(bounds)
-        ),
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = reduce(
+            ScatterSums.plus,
+            (
+                scatter_sums(products.to_dense(rows[a:b]), codes[a:b], n_classes, origin)
+                for a, b in pairwise(bounds)
+            ),
+        )
     if not np.isfinite(total.outer).all():
         raise ValueError("numbers are too large to multiply")  # or missing, which is found out
     return total

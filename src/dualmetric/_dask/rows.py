@@ -105,7 +105,7 @@ def lazy_rows(
         if _holds_vectors(X.dtypes[columns[0]]):
             return _frame_rows(X, columns, None, width or 0, dtype or np.dtype(np.float64))
         return _frame_rows(X, columns)
-    if not hasattr(X, "chunks") or not hasattr(X, "ndim"):
+    if not type(X).__module__.startswith("dask.array"):
         raise ValueError(
             f"X is a Dask {type(X).__name__}, which has no rows of features: pass a Dask array or "
             "a Dask DataFrame"
@@ -125,7 +125,7 @@ def lazy_rows(
 
 
 def _is_frame(X: Any) -> bool:
-    return is_dask(X) and hasattr(X, "columns") and hasattr(X, "dtypes") and X.ndim == 2
+    return type(X).__module__.startswith("dask.dataframe") and X.ndim == 2
 
 
 def _opened_frame(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Partitions, Any]:
@@ -258,23 +258,33 @@ def _vectors(part: Any, number: int, width: int, dtype: Any) -> Array:
             f"partition {number} of X has no vector in row {missing[0]} of it: drop such rows, "
             f"X = X.dropna()"
         )
-    rows = list(rows)
-    lengths = np.array([np.size(row) for row in rows], dtype=np.int64)
+    try:
+        values, lengths = _flattened(rows, dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"partition {number} of X has a vector with what is no number ({error}): look at "
+            f"X.partitions[{number}]"
+        ) from error
     other = np.flatnonzero(lengths != width)
     if len(other):
         raise ValueError(
             f"partition {number} of X has a vector of length {lengths[other[0]]} in row {other[0]} "
             f"of it, where others have {width}: mend or drop it"
         )
-    if not rows:
-        return np.empty((0, width), dtype)
-    try:
-        return np.concatenate([np.asarray(row, dtype).reshape(1, -1) for row in rows])
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"partition {number} of X has a vector with what is no number ({error}): look at "
-            f"X.partitions[{number}]"
-        ) from error
+    return values.reshape(len(lengths), width)
+
+
+def _flattened(rows: Any, dtype: Any) -> tuple[Array, Array]:
+    """Numbers of all vectors one after another, and the length of each vector."""
+    if hasattr(rows.dtype, "pyarrow_dtype"):
+        import pyarrow.compute as pc
+
+        lists = rows.array.__arrow_array__().combine_chunks()
+        lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+        return lists.flatten().to_numpy(zero_copy_only=False).astype(dtype, copy=False), lengths
+    vectors = [np.asarray(row, dtype).ravel() for row in rows]
+    lengths = np.array([len(vector) for vector in vectors], dtype=np.int64)
+    return np.concatenate([np.empty(0, dtype), *vectors]), lengths
 
 
 def _vector_type(part: Any, number: int) -> tuple[int, np.dtype[Any]]:
@@ -284,5 +294,6 @@ def _vector_type(part: Any, number: int) -> tuple[int, np.dtype[Any]]:
     if not len(known):
         raise ValueError(f"partition {number} of X has no vectors: drop its rows, X = X.dropna()")
     first = known.iloc[0]
-    single = getattr(first, "dtype", None) == np.float32 or "float]" in str(column.dtype)
-    return np.size(first), np.dtype(np.float32 if single else np.float64)
+    lists = getattr(column.dtype, "pyarrow_dtype", None)
+    kind = getattr(first, "dtype", None) if lists is None else lists.value_type.to_pandas_dtype()
+    return np.size(first), np.dtype(np.float32 if kind == np.float32 else np.float64)
