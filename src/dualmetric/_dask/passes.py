@@ -126,36 +126,44 @@ def over_partitions(
     """Delayed ``work(rows, *arguments)`` for each partition that has any to do.
 
     ``arguments(number, start, stop)`` gives those of the partition that holds rows start to stop,
-    or None, and then the partition is not read.
+    delayed ones among them, or None: then the partition is not read.
     """
     import dask
 
-    tasks = []
-    start = 0
-    run = dask.delayed(on_partition)
-    name = f"{work.__name__.strip('_')}-{uuid4().hex}"
-    lengths, width = X.array.chunks[0], X.shape[1]
-    for number, (part, length) in enumerate(
-        zip(X.array.to_delayed().ravel(), lengths, strict=True)
-    ):
-        given = arguments(number, start, start + length) if length else None
+    (array,) = dask.optimize(X.array)
+    name = f"{work.__name__.strip('_')}-{uuid4().hex}"  # dashboards and errors show it
+    starts = np.concatenate([[0], np.cumsum(array.chunks[0])]).tolist()
+    tasks: dict[Any, Any] = {}
+    shared = {array.name: array}
+    for number, (start, stop) in enumerate(pairwise(starts)):
+        given = arguments(number, start, stop) if stop > start else None
         if given is not None:
-            key = (name, number)  # dashboards and errors show it
-            tasks.append(run(work, part, number, (length, width), *given, dask_key_name=key))
-        start += length
-    return tasks
+            shared |= {thing.key: thing for thing in given if dask.is_dask_collection(thing)}
+            given = [thing.key if dask.is_dask_collection(thing) else thing for thing in given]
+            block, shape = (array.name, number, 0), (stop - start, array.shape[1])
+            tasks[name, number] = (on_partition, work, block, number, shape, *given)
+    return _delayed(name, tasks, list(shared.values()))
 
 
 def folded(parts: Sequence[Any], plus: Callable[[Any, Any], Any]) -> Any:
-    """Add up delayed results by a tree, so that few are held at once."""
-    import dask
+    """Add up what `over_partitions` gives, by a tree, so that few results are held at once."""
+    name = f"{plus.__name__.strip('_')}-{uuid4().hex}"
+    tasks: dict[Any, Any] = {}
+    keys = [part.key for part in parts]
+    while len(keys) > 1:
+        groups = [keys[first : first + _FAN_IN] for first in range(0, len(keys), _FAN_IN)]
+        keys = [(name, len(tasks) + place) for place in range(len(groups))]
+        tasks |= {key: (reduce, plus, group) for key, group in zip(keys, groups, strict=True)}
+    return _delayed(name, tasks, parts[:1])[-1] if tasks else parts[0]
 
-    while len(parts) > 1:
-        parts = [
-            dask.delayed(reduce, pure=False)(plus, list(parts[first : first + _FAN_IN]))
-            for first in range(0, len(parts), _FAN_IN)
-        ]
-    return parts[0]
+
+def _delayed(name: str, tasks: dict[Any, Any], needed: Sequence[Any]) -> list[Any]:
+    """Tasks of one layer, delayed: Dask's own way adds a layer for each, too slow for many."""
+    from dask.delayed import Delayed
+    from dask.highlevelgraph import HighLevelGraph
+
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=needed)
+    return [Delayed(key, graph, layer=name) for key in tasks]
 
 
 def gather(X: "Partitions", rows: Array) -> Rows:

@@ -28,7 +28,7 @@ MOST_PAIRS = 2**22
 
 
 class Neighbors(NamedTuple):
-    """The nearest rows of each query, in order of distance.
+    """The k nearest rows of each query, in order of distance.
 
     Attributes
     ----------
@@ -36,27 +36,22 @@ class Neighbors(NamedTuple):
         Their distances.
     rows : ndarray of shape (n_queries, k)
         Their numbers; of equal distances, the lower is first.
+    k : int
+        How many are asked for; there may be fewer as yet.
     """
 
     distances: Array
     rows: Array
 
-    def plus(self, other: "Neighbors", k: int) -> "Neighbors":
+    k: int
+
+    def plus(self, other: "Neighbors") -> "Neighbors":
         """The k nearest of both."""
         distances = np.concatenate([self.distances, other.distances], axis=1)
         rows = np.concatenate([self.rows, other.rows], axis=1)
-        order = np.lexsort((rows, distances), axis=1)[:, :k]
-        return Neighbors(*(np.take_along_axis(both, order, 1) for both in (distances, rows)))
-
-
-class _Merge:
-    """`Neighbors.plus` for one k: a function that can be sent to other processes."""
-
-    def __init__(self, k: int) -> None:
-        self.k = k
-
-    def __call__(self, a: Neighbors, b: Neighbors) -> Neighbors:
-        return a.plus(b, self.k)
+        order = np.lexsort((rows, distances), axis=1)[:, : self.k]
+        distances, rows = (np.take_along_axis(both, order, 1) for both in (distances, rows))
+        return Neighbors(distances, rows, self.k)
 
 
 def nearest(X: Partitions, queries: Rows, k: int) -> Array:
@@ -65,13 +60,13 @@ def nearest(X: Partitions, queries: Rows, k: int) -> Array:
 
     shared = dask.delayed(queries, pure=True, traverse=False)
     tasks = over_partitions(X, _nearest_here, lambda _, start, __: (shared, k, start))
-    return computed(folded(tasks, _Merge(k)))[0].rows
+    return computed(folded(tasks, Neighbors.plus))[0].rows
 
 
 def _nearest_here(rows: Rows, queries: Rows, k: int, start: int) -> Neighbors:
     model = NearestNeighbors(n_neighbors=min(k, rows.shape[0]), algorithm="brute")
     distances, numbers = model.fit(check_rows(rows, "X")).kneighbors(queries)
-    return Neighbors(distances, numbers + start)
+    return Neighbors(distances, numbers + start, k)
 
 
 def average_precisions(X: Partitions, codes: Array, queries: Array) -> Array:
