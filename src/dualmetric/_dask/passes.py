@@ -131,7 +131,6 @@ def over_partitions(
     import dask
 
     (array,) = dask.optimize(X.array)
-    name = f"{work.__name__.strip('_')}-{uuid4().hex}"  # dashboards and errors show it
     starts = np.concatenate([[0], np.cumsum(array.chunks[0])]).tolist()
     tasks: dict[Any, Any] = {}
     shared = {array.name: array}
@@ -141,29 +140,34 @@ def over_partitions(
             shared |= {thing.key: thing for thing in given if dask.is_dask_collection(thing)}
             given = [thing.key if dask.is_dask_collection(thing) else thing for thing in given]
             block, shape = (array.name, number, 0), (stop - start, array.shape[1])
-            tasks[name, number] = (on_partition, work, block, number, shape, *given)
-    return _delayed(name, tasks, list(shared.values()))
+            tasks[number] = (on_partition, work, block, number, shape, *given)
+    return delayed_layer(work.__name__, tasks, list(shared.values()))
 
 
 def folded(parts: Sequence[Any], plus: Callable[[Any, Any], Any]) -> Any:
     """Add up what `over_partitions` gives, by a tree, so that few results are held at once."""
-    name = f"{plus.__name__.strip('_')}-{uuid4().hex}"
-    tasks: dict[Any, Any] = {}
-    keys = [part.key for part in parts]
-    while len(keys) > 1:
-        groups = [keys[first : first + _FAN_IN] for first in range(0, len(keys), _FAN_IN)]
-        keys = [(name, len(tasks) + place) for place in range(len(groups))]
-        tasks |= {key: (reduce, plus, group) for key, group in zip(keys, groups, strict=True)}
-    return _delayed(name, tasks, parts[:1])[-1] if tasks else parts[0]
+    while len(parts) > 1:
+        groups = [parts[first : first + _FAN_IN] for first in range(0, len(parts), _FAN_IN)]
+        tasks = {
+            place: (reduce, plus, [part.key for part in group])
+            for place, group in enumerate(groups)
+        }
+        parts = delayed_layer(plus.__name__, tasks, parts[:1])  # one layer a level
+    return parts[0]
 
 
-def _delayed(name: str, tasks: dict[Any, Any], needed: Sequence[Any]) -> list[Any]:
-    """Tasks of one layer, delayed: Dask's own way adds a layer for each, too slow for many."""
+def delayed_layer(name: str, tasks: dict[int, Any], needed: Sequence[Any]) -> list[Any]:
+    """Tasks in one layer of a graph: Dask's own way takes a layer for each, too slow for many.
+
+    The key of a task is the name and its number, which dashboards and errors show.
+    """
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=needed)
-    return [Delayed(key, graph, layer=name) for key in tasks]
+    name = f"{name.strip('_')}-{uuid4().hex}"
+    layer: dict[Any, Any] = {(name, number): task for number, task in tasks.items()}
+    graph = HighLevelGraph.from_collections(name, layer, dependencies=needed)
+    return [Delayed(key, graph, layer=name) for key in layer]
 
 
 def gather(X: "Partitions", rows: Array) -> Rows:

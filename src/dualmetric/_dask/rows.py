@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from .._types import Array
-from .passes import computed
+from .passes import computed, delayed_layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,12 @@ def _opened_frame(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Partitio
         lengths = [len(part) for part in parts]
         labels = pd.concat([part[y] for part in parts], ignore_index=True)
     else:
-        lengths = list(computed(*(dask.delayed(len)(part) for part in _partitions(X, []))))
+        parts = _partitions(X, [])
+        lengths = list(
+            computed(
+                *delayed("len", {i: (len, part.key) for i, part in enumerate(parts)}, parts[:1])
+            )
+        )
         labels = computed(y)[0] if is_dask(y) else y
     if not _holds_vectors(X.dtypes[columns[0]]):
         return _frame_rows(X, columns, lengths), labels
@@ -216,8 +222,8 @@ def _frame_rows(
     dtype: Any = None,
 ) -> Partitions:
     """Columns of a DataFrame as an array; with a ``width``, the one column holds vectors."""
-    import dask
     import dask.array as da
+    from dask.highlevelgraph import HighLevelGraph
 
     parts = _partitions(X, columns)
     names = None
@@ -225,17 +231,17 @@ def _frame_rows(
         kinds = {getattr(kind, "numpy_dtype", kind) for kind in X.dtypes[columns]}
         dtype = np.dtype(np.float32 if kinds == {np.dtype(np.float32)} else np.float64)
         names = tuple(columns) if all(isinstance(column, str) for column in columns) else None
-    convert = dask.delayed(_numbers if width is None else _vectors, pure=True)
-    shape_of = len(columns) if width is None else width
-    blocks = [
-        da.from_delayed(
-            convert(part, number, shape_of, dtype),
-            (math.nan if lengths is None else lengths[number], shape_of),
-            meta=np.empty((0, 0), dtype),
-        )
+    convert = _numbers if width is None else _vectors
+    n_features = len(columns) if width is None else width
+    name = f"rows-{uuid4().hex}"
+    tasks: dict[Any, Any] = {
+        (name, number, 0): (convert, part.key, number, n_features, dtype)
         for number, part in enumerate(parts)
-    ]
-    return Partitions(da.concatenate(blocks, allow_unknown_chunksizes=True), names)
+    }
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=parts[:1])
+    heights = (math.nan,) * len(parts) if lengths is None else tuple(lengths)
+    chunks = (heights, (n_features,))
+    return Partitions(da.Array(graph, name, chunks, meta=np.empty((0, 0), dtype)), names)
 
 
 def _numbers(part: Any, number: int, width: int, dtype: Any) -> Array:
