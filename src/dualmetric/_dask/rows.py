@@ -145,12 +145,9 @@ def _opened_frame(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Partitio
         lengths = [len(part) for part in parts]
         labels = pd.concat([part[y] for part in parts], ignore_index=True)
     else:
-        parts = _partitions(X, [])
-        lengths = list(
-            computed(
-                *delayed("len", {i: (len, part.key) for i, part in enumerate(parts)}, parts[:1])
-            )
-        )
+        empty = _partitions(X, [])
+        counts = {number: (len, part.key) for number, part in enumerate(empty)}
+        lengths = list(computed(*delayed_layer("length", counts, empty[:1])))
         labels = computed(y)[0] if is_dask(y) else y
     if not _holds_vectors(X.dtypes[columns[0]]):
         return _frame_rows(X, columns, lengths), labels
