@@ -12,8 +12,8 @@ import numpy as np
 
 from . import _explain, _metric_file, products, sources, weighting
 from . import _metric_checks as checks
-from ._dask import passes
-from ._dask.rows import is_dask, lazy_rows
+from ._dask import lazy
+from ._dask.rows import is_dask
 from ._explain import Explanation
 from ._system import require_memory
 from ._types import Array, Rows
@@ -142,9 +142,7 @@ class Metric:
             nothing is computed.
         """
         if is_dask(X):
-            dtype = None if self.factor is None else self.factor.dtype
-            rows = lazy_rows(X, self.feature_names, self.n_features, dtype)
-            return passes.transform(rows, self)
+            return lazy.transform(X, self)
         if not sources.is_source(X):
             return self.apply(self._check_rows(X))
         result = None
@@ -190,7 +188,7 @@ class Metric:
         """Distance between each row of A and the same row of B; lazy where one is a Dask array."""
         a, b = self.transform(A), self.transform(B)
         if is_dask(a) or is_dask(b):
-            return passes.row_distances(a, b)
+            return lazy.row_distances(a, b)
         if a.shape != b.shape:
             raise ValueError(
                 f"A has {a.shape[0]} rows and B has {b.shape[0]}: distance compares them row by "

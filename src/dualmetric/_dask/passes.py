@@ -1,4 +1,4 @@
-"""Work that goes over all partitions once: gathering rows, adding up, transforming.
+"""Work that goes over all partitions once: gathering rows, and adding up.
 
 Each task takes one partition, and an error in it names the partition.
 """
@@ -21,7 +21,6 @@ from .._types import Array, Rows
 from ..whitening import ScatterSums, scatter_sums
 
 if TYPE_CHECKING:
-    from ..metric import Metric
     from .rows import Partitions
 
 T = TypeVar("T")
@@ -271,47 +270,3 @@ def _scatter(rows: Rows, codes: Array, n_classes: int, origin: Array) -> Scatter
     if not np.isfinite(total.outer).all():
         raise ValueError("numbers are too large to multiply")  # or missing, which is found out
     return total
-
-
-# --- lazy results ---------------------------------------------------------------------------
-
-
-def transform(X: "Partitions", metric: "Metric") -> Any:
-    """Rows as the metric maps them: a Dask array with the chunks of X, of which nothing is read."""
-    import dask
-
-    array = X.array
-    if array.shape[1] != metric.n_features:
-        raise ValueError(
-            f"X has {array.shape[1]} features, but this metric is over {metric.n_features}"
-        )
-    dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
-    stays_sparse = metric.factor is None and sp.issparse(array._meta)
-    meta = sp.csr_matrix((0, 0), dtype=dtype) if stays_sparse else np.empty((0, 0), dtype)
-    return array.map_blocks(
-        transformed,
-        metric=dask.delayed(metric, pure=True),
-        chunks=(array.chunks[0], (metric.rank,)),
-        meta=meta,
-        dtype=dtype,
-    )
-
-
-def transformed(block: Any, metric: "Metric", block_info: Any = None) -> Rows:
-    number = block_info[0]["chunk-location"][0]
-    shape = (block_info[None]["chunk-shape"][0], metric.n_features)
-    if block.shape[0] == 0:
-        return np.empty((0, metric.rank), block_info[None]["dtype"])
-    return on_partition(metric.transform, block, number, shape)
-
-
-def row_distances(A: Any, B: Any) -> Any:
-    """Distance of each row of A to the same row of B, of which one at least is a Dask array."""
-    if A.shape[0] != B.shape[0] and not np.isnan(float(A.shape[0]) + float(B.shape[0])):
-        raise ValueError(
-            f"A has {A.shape[0]} rows and B has {B.shape[0]}: distance compares them row by row"
-        )
-    difference = A - B
-    return difference.map_blocks(
-        products.row_lengths, drop_axis=1, meta=np.empty(0, difference.dtype)
-    )

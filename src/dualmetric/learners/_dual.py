@@ -76,9 +76,12 @@ class DualLearner(TripletLearner):
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Training rows. A memory map, or an object with ``shape``, ``dtype`` and row slicing
-            (HDF5, Zarr), is read in blocks: of more than 50,000 rows, as many are chosen at random.
-        y : array-like of shape (n_samples,), optional
-            Their labels, of any type; used only where ``triplets`` is None.
+            (HDF5, Zarr), is read in blocks: of more than 50,000 rows, as many are chosen at random,
+            evenly over all. So are those of a Dask array, whose blocks are dense or CSR, or of a
+            Dask DataFrame, whose features are columns of numbers or one column of vectors.
+        y : array-like of shape (n_samples,) or str, optional
+            Their labels, of any type; used only where ``triplets`` is None. A string is the name of
+            the column of labels in a Dask DataFrame.
         triplets : array-like of shape (n_triplets, 3) or Triplets, optional
             Row numbers of X: (anchor, positive, negative).
 
