@@ -134,8 +134,10 @@ def test_sparse_blocks_stay_sparse(kind, dtype):
     assert mean_average_precision(sparse, y) == pytest.approx(mean_average_precision(X, y))
     plain = Euclidean("cosine").fit(sparse)
     assert plain.metric_.centre is None
-    got = sp.csr_matrix(plain.transform(sparse).compute()).toarray()
-    assert_allclose(got, plain.transform(sp.csr_matrix(X)).toarray(), rtol=1e-6)
+    blocks = dask.compute(*plain.transform(sparse).to_delayed().ravel())
+    assert all(sp.issparse(block) for block in blocks)
+    expected = plain.transform(sp.csr_matrix(X)).toarray()
+    assert_allclose(sp.vstack(blocks).toarray(), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.int8, np.bool_])
