@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-NAMES = ["embeddings", "genes", "images", "text"]
+NAMES = ["dask_cluster", "embeddings", "genes", "images", "text"]
 OUTPUTS = ROOT / "docs" / "outputs"
 
 
@@ -71,6 +71,14 @@ def test_genes(run):
     genes = re.findall(r"gene (\d+)", output)
     assert len(genes) == 12
     assert all(int(gene) < 40 for gene in genes)  # those that differ between tissues
+
+
+def test_dask_cluster(run):
+    pytest.importorskip("distributed")
+    output = run("dask_cluster")
+    votes = scores(output, r"5-NN (\d\.\d+)")
+    assert votes["learned"] > votes["plain"] + 0.1
+    assert "still in 20 partitions" in output
 
 
 def test_embeddings(run):

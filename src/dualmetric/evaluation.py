@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import check_array
 
-from . import _device_ranking
+from . import _device_ranking, sources
 from ._namespace import check_same_device, is_device_array, to_numpy
 from ._system import n_threads, run_blocks, single_blas_thread
 from ._types import Array, Rows
@@ -20,6 +20,9 @@ from ._validation import check_labels, refuse_mask
 
 _BLOCK_BYTES = 32 * 2**20
 """Distances held at once, by all threads."""
+
+_MOST_QUERIES = 1000
+"""Rows that query a Dask array, where it is not said which."""
 
 
 def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
@@ -31,13 +34,14 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n_rows, n_features)
+    X : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
         The rows, after any transformation that is to be judged.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
-    queries : int or array-like of row numbers, optional
-        The rows that query all others, or how many to draw, always the same for the same number
-        of rows; all rows where it is None.
+    queries : int or array-like of int, optional
+        Row numbers of the queries, or how many to choose, always the same and evenly over the
+        rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
+        these would have to be compared in several passes, but at least 100.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     >>> round(mean_average_precision([[0.0], [1.0], [3.0], [4.0]], ["a", "b", "a", "b"]), 3)
     0.417
     """
-    precisions = to_numpy(average_precisions(X, y, queries=queries))
+    precisions = to_numpy(average_precisions(X, y, queries))
     alone = np.isnan(precisions)
     if alone.any():
         warnings.warn(
@@ -78,13 +82,14 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
 
     Parameters
     ----------
-    X : array-like or sparse matrix of shape (n_rows, n_features)
+    X : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
         The rows, after any transformation that is to be judged.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
-    queries : int or array-like of row numbers, optional
-        The rows that query all others, or how many to draw, always the same for the same number
-        of rows; all rows where it is None.
+    queries : int or array-like of int, optional
+        Row numbers of the queries, or how many to choose, always the same and evenly over the
+        rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
+        these would have to be compared in several passes, but at least 100.
 
     Returns
     -------
@@ -107,34 +112,46 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
 
     No more than about 32 MB of distances are held at once (or one row of them in each thread,
     where that is more). While this runs, BLAS is limited to one thread in the whole process.
+
+    A Dask array is not collected: its blocks are compared with the queries where they lie, in two
+    passes for every four million pairs of a query and a row of its class. Distances are then
+    computed by differences; ties are counted in the same way.
     """
     from . import _kernels  # here, for Numba takes long to import
 
-    rows = check_rows(X, "X")
-    n = rows.shape[0]
-    _, labels, counts = np.unique(check_labels(y, n, "y"), return_inverse=True, return_counts=True)
+    X, y = sources.opened(X, y)
+    is_remote = sources.is_dask(X)
+    rows = X if is_remote else check_rows(X, "X")
+    classes = check_labels(y, rows.shape[0], "y")
+    _, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
     labels = labels.astype(np.int64)
-    asked = np.arange(n) if queries is None else _chosen_queries(queries, n)
-    places = np.flatnonzero(counts[labels[asked]] > 1)
-    if not len(places):
-        if counts.max() > 1:
-            raise ValueError("each query is the only row of its class: choose others, or more")
+    if counts.max() < 2:
         raise ValueError(
-            f"no class in y has two rows ({n} rows, {len(counts)} classes), so that no row has "
-            "another to find; give labels that rows share"
+            f"no class in y has two rows ({len(labels)} rows, {len(counts)} classes), so that no "
+            "row has another to find; give labels that rows share"
         )
+    n = len(labels)
+    if queries is None and is_remote:
+        queries = _affordable_queries(counts[labels])
+    chosen = np.arange(n) if queries is None else _chosen_queries(queries, n)
+    asked = np.unique(chosen[counts[labels[chosen]] > 1])
+    if not len(asked):
+        raise ValueError("each query is the only row of its class: choose others, or more")
     if is_device_array(rows):
-        return _device_ranking.average_precisions(rows, labels, counts, asked)
+        return _device_ranking.average_precisions(rows, labels, counts, chosen)
+    if is_remote:
+        from ._dask import ranking
+
+        return ranking.average_precisions(rows, labels, chosen)
     fill, origin = squared_distances(rows)
     copies = np.flatnonzero(origin != np.arange(n))
-    result = np.full(len(asked), np.nan)
+    result = np.full(n, np.nan)
     step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
 
     def rank(start: int, stop: int) -> None:
         memory = np.empty((min(step, stop - start), n))
         for first in range(start, stop, step):
-            part = places[first : min(first + step, stop)]
-            block = asked[part]
+            block = asked[first : min(first + step, stop)]
             distances = memory[: len(block)]
             fill(block, distances)
             keys = distances.view(np.int64)
@@ -142,24 +159,28 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
             # NumPy's vectorised sort of plain integers: no search or bucketing compiled here
             # comes near it
             keys.view(np.uint64).sort(axis=1)
-            result[part] = _kernels.ranked_precisions(keys)
+            result[block] = _kernels.ranked_precisions(keys)
 
     # Each thread takes whole queries, products included: the threads that BLAS would start
     # itself go on spinning after each product and hold up the sorting.
     with single_blas_thread():
-        run_blocks(rank, len(places), smallest=1 + 2**17 // n)
-    return result
+        run_blocks(rank, len(asked), smallest=1 + 2**17 // n)
+    return result[chosen]
+
+
+def _affordable_queries(class_sizes: Array) -> int:
+    """How many rows query a Dask array, given the size of the class of each row."""
+    from ._dask.ranking import MOST_PAIRS
+
+    return max(_MOST_QUERIES // 10, min(_MOST_QUERIES, int(MOST_PAIRS / class_sizes.mean())))
 
 
 def _chosen_queries(queries: Any, n: int) -> Array:
     """Numbers of the rows that query, of n."""
     if isinstance(queries, Integral) and not isinstance(queries, bool):
-        wanted = int(queries)
-        if wanted < 1:
+        if queries < 1:
             raise ValueError(f"queries must be at least 1, or row numbers; got {queries}")
-        if wanted >= n:
-            return np.arange(n)
-        return np.sort(np.random.default_rng(0).choice(n, wanted, replace=False))
+        return sources.evenly_chosen(n, int(queries), np.random.default_rng(0))
     rows = np.asarray(to_numpy(queries))
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
         raise ValueError("queries must be a whole number, or a list of row numbers")
@@ -168,15 +189,15 @@ def _chosen_queries(queries: Any, n: int) -> Array:
     return rows
 
 
-def knn_accuracy(
-    X_train: object, y_train: object, X_test: object, y_test: object, k: int = 5
-) -> float:
+def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 5) -> float:
     """Accuracy of classifying test rows by the vote of their k nearest training rows.
 
     Parameters
     ----------
-    X_train, X_test : array-like or sparse matrix of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged.
+    X_train, X_test : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
+        The rows, after any transformation that is to be judged. Those of a Dask X_train are
+        searched where they lie, in one pass; of a Dask X_test 1,000 are classified, always the
+        same and evenly over the rows.
     y_train, y_test : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     k : int, default=5
@@ -193,7 +214,11 @@ def knn_accuracy(
     >>> knn_accuracy([[0.0], [1.0], [8.0], [9.0]], ["a", "a", "b", "b"], [[2.0]], ["a"], k=1)
     1.0
     """
-    train = check_rows(X_train, "X_train")
+    if sources.is_dask(X_test):
+        X_test, y_test = _sampled(X_test, y_test)
+    X_train, y_train = sources.opened(X_train, y_train)
+    is_remote = sources.is_dask(X_train)
+    train = X_train if is_remote else check_rows(X_train, "X_train")
     test = check_rows(X_test, "X_test")
     train_labels = check_labels(y_train, train.shape[0], "y_train")
     test_labels = check_labels(y_test, test.shape[0], "y_test")
@@ -219,14 +244,26 @@ def knn_accuracy(
             f"y_train and y_test hold labels of kinds that cannot be compared ({error}); use "
             "numbers only or strings only"
         ) from error
+    known, expected = np.split(codes, [train.shape[0]])
     if is_device_array(train):
         check_same_device(train, test, "X_train and X_test")
-        votes = codes[_device_ranking.nearest(train, test, int(k))]
-        found = _most_votes(votes)
-        return float(np.mean(found == codes[train.shape[0] :]))
+        votes = known[_device_ranking.nearest(train, test, int(k))]
+        return float(np.mean(_most_votes(votes) == expected))
+    if is_remote:
+        from ._dask import ranking
+
+        votes = known[ranking.nearest(train, test, int(k))]
+        return float(np.mean(_most_votes(votes) == expected))
     model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute")
-    model.fit(train, codes[: train.shape[0]])
-    return float(np.mean(model.predict(test) == codes[train.shape[0] :]))
+    return float(np.mean(model.fit(train, known).predict(test) == expected))
+
+
+def _sampled(X: Any, y: Any) -> tuple[Rows, Array]:
+    """Some rows of a Dask array, and their labels, in memory."""
+    X, y = sources.opened(X, y)
+    labels = check_labels(y, X.shape[0], "y_test")
+    rows = sources.evenly_chosen(X.shape[0], _MOST_QUERIES, np.random.default_rng(0))
+    return sources.gather(X, rows), labels[rows]
 
 
 def _most_votes(votes: Array) -> Array:

@@ -12,6 +12,8 @@ import numpy as np
 
 from . import _device_metric, _explain, _metric_file, products, sources, weighting
 from . import _metric_checks as checks
+from ._dask import lazy
+from ._dask.rows import is_dask
 from ._explain import Explanation
 from ._namespace import check_device_rows, check_same_device, is_device_array, to_numpy
 from ._system import require_memory
@@ -130,15 +132,19 @@ class Metric:
             Rows in the original features: counts, where the metric has ``idf``; dense, where it has
             a lift. A memory map, or an object with ``shape``, ``dtype`` and row slicing (HDF5,
             Zarr, `open_parquet`), is read in blocks. An array on a device (PyTorch, CuPy) stays
-            there.
+            there. So does a Dask array, or a Dask DataFrame, of which the columns with the names of
+            the features are taken, or the one of vectors.
 
         Returns
         -------
         array of shape (n_samples, rank)
             XL, or k(X)L with a lift, in the precision of X; for the cosine, centred and scaled to
             rows of length one. Where the factor is the identity, X itself or a weighted or scaled
-            copy: sparse if X is.
+            copy: sparse if X is. Of a Dask X, a Dask array with the same chunks of rows, of which
+            nothing is computed.
         """
+        if is_dask(X):
+            return lazy.transform(X, self)
         if not sources.is_source(X):
             return self.apply(self._check_rows(X))
         result = None
@@ -183,9 +189,11 @@ class Metric:
         return X if self.idf is None else weighting.weigh(X, self.idf)
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B."""
+        """Distance between each row of A and the same row of B; lazy where one is a Dask array."""
         check_same_device(A, B)
         a, b = self.transform(A), self.transform(B)
+        if is_dask(a) or is_dask(b):
+            return lazy.row_distances(a, b)
         if a.shape != b.shape:
             raise ValueError(
                 f"A has {a.shape[0]} rows and B has {b.shape[0]}: distance compares them row by "

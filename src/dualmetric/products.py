@@ -212,10 +212,11 @@ def _divide_rows(rows: Rows, by: Array) -> None:
 
 
 @_or_on_device
-def sq_distances(X: Rows, left: Array, right: Array) -> Array:
-    """‖x_left − x_right‖² for each pair of row numbers."""
+def sq_distances(X: Rows, left: Array, right: Array, *, threads: bool = True) -> Array:
+    """‖x_left − x_right‖² for each pair of row numbers, on every core or in this thread."""
     from . import _kernels
 
+    smallest = 2000 if threads else len(left) + 1
     out = np.empty(len(left), dtype=X.dtype)
     if sp.issparse(X):
         run_blocks(
@@ -223,13 +224,13 @@ def sq_distances(X: Rows, left: Array, right: Array) -> Array:
                 X.data, X.indices, X.indptr, left, right, start, stop, out
             ),
             len(left),
-            smallest=2000,
+            smallest=smallest,
         )
     else:
         run_blocks(
             lambda start, stop: _kernels.sq_distances_dense(X, left, right, start, stop, out),
             len(left),
-            smallest=2000,
+            smallest=smallest,
         )
     return out
 

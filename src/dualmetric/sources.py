@@ -2,7 +2,8 @@
 
 A source is a NumPy memory map, or any object with ``shape``, ``dtype`` and row slicing, such as
 HDF5 and Zarr arrays and `rowfiles.ParquetRows`. Nothing here holds more than a few blocks of it at
-once.
+once. Dask collections are sources, too: their blocks are worked on where Dask has them (see
+`dualmetric._dask`).
 
 A source that is stored in chunks says so by ``chunks``: the numbers of rows and columns of a chunk,
 as Zarr and h5py have them, or the rows of each chunk, as Dask does. Chunks are read whole, and none
@@ -18,9 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from ._dask import passes
+from ._dask.rows import is_dask
+from ._dask.rows import opened as _opened_dask
 from ._namespace import is_device_array
 from ._system import n_threads, require_memory
-from ._types import Array
+from ._types import Array, Rows
 from .whitening import scatter_sums
 
 LEARNING_ROWS = 50_000
@@ -35,6 +39,8 @@ _READERS = 4  # threads that decode; each holds a block
 
 def is_source(X: Any) -> bool:
     """Whether X is to be read in blocks, rather than taken as an array."""
+    if is_dask(X):
+        return True
     if isinstance(X, np.memmap):
         return X.ndim == 2
     if isinstance(X, np.ndarray) or hasattr(X, "tocsr") or hasattr(X, "iloc"):
@@ -43,6 +49,15 @@ def is_source(X: Any) -> bool:
         return False
     has_rows = all(hasattr(X, name) for name in ("shape", "dtype", "__getitem__"))
     return has_rows and not hasattr(X, "__dataframe__") and len(X.shape) == 2
+
+
+def opened(X: Any, y: Any = None, names: Any = None) -> tuple[Any, Any]:
+    """X and y as they are, but for Dask: X then with a known number of rows, y in memory.
+
+    Where X is a Dask DataFrame, ``y`` may be the name of a column, and ``names`` those of the
+    features.
+    """
+    return _opened_dask(X, y, names) if is_dask(X) else (X, y)
 
 
 def _row_bytes(X: Any) -> int:
@@ -134,6 +149,9 @@ def _read(X: Any, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int, Arra
 
 def blocks(X: Any) -> Iterator[tuple[int, Array]]:
     """Blocks of consecutive rows, each with the number of its first row."""
+    if is_dask(X):
+        yield from passes.blocks(opened(X)[0])
+        return
     d = X.shape[1]
     for start, stop, block in _read(X, _spans(X)):
         if block.shape != (stop - start, d):
@@ -146,6 +164,8 @@ def blocks(X: Any) -> Iterator[tuple[int, Array]]:
 
 def column_means(X: Any) -> Array:
     """Mean of all rows, in one pass."""
+    if is_dask(X):
+        return passes.column_means(opened(X)[0])
     total = np.zeros(X.shape[1])
     for _, block in blocks(X):
         total += block.sum(axis=0, dtype=np.float64)
@@ -157,6 +177,8 @@ def column_means(X: Any) -> Array:
 
 def within_scatter(X: Any, codes: Array, n_classes: int) -> Array:
     """Scatter of all rows about the mean of their class (d × d), in one pass."""
+    if is_dask(X):
+        return passes.within_scatter(opened(X)[0], codes, n_classes)
     total = origin = None
     for start, block in blocks(X):
         origin = block[0].copy() if origin is None else origin
@@ -167,8 +189,10 @@ def within_scatter(X: Any, codes: Array, n_classes: int) -> Array:
     return total.within()
 
 
-def gather(X: Any, rows: Array) -> Array:
+def gather(X: Any, rows: Array) -> Rows:
     """Copy the given rows, which ascend, in one pass; chunks without any are not read."""
+    if is_dask(X):
+        return passes.gather(opened(X)[0], rows)
     n, d = X.shape
     if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
         wrong = rows[0] if rows[0] < 0 else rows[-1]
@@ -208,8 +232,18 @@ def has_more_than_needed(X: Any) -> bool:
 
 
 def learning_rows(n: int, rng: np.random.Generator) -> Array:
-    """Row numbers to learn from, ascending: all, or a random choice of many."""
+    """Row numbers to learn from, ascending: all, or of many one at random in each of equal parts.
+
+    They depend on n and the seed only, and every stretch of rows has its share of them, however
+    the rows are stored or partitioned.
+    """
     dtype = np.int32 if n <= np.iinfo(np.int32).max else np.int64  # as `Triplets` has them
-    if n <= LEARNING_ROWS:
-        return np.arange(n, dtype=dtype)
-    return np.sort(rng.choice(n, size=LEARNING_ROWS, replace=False)).astype(dtype)
+    return evenly_chosen(n, LEARNING_ROWS, rng).astype(dtype)
+
+
+def evenly_chosen(n: int, most: int, rng: np.random.Generator) -> Array:
+    """All of n row numbers, or a random one in each of ``most`` equal parts of them."""
+    if n <= most:
+        return np.arange(n)
+    bounds = np.arange(most + 1) * n // most
+    return rng.integers(bounds[:-1], bounds[1:])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import products, sources
+from ._dask import passes
 from ._types import Array, Rows
 from ._validation import refuse_mask
 
@@ -34,11 +35,15 @@ def fit_idf(X: Any) -> Array:
     >>> fit_idf([[3, 0], [1, 0], [2, 5]]).round(3)
     array([1.   , 1.693])
     """
-    if sources.is_source(X):
+    frequency: Any
+    if sources.is_dask(X):
+        rows = sources.opened(X)[0]
+        n_rows, frequency = rows.shape[0], passes.column_sums(rows, _checked_frequency)
+    elif sources.is_source(X):
         if X.shape[0] == 0:
             raise ValueError("X has no rows")
         n_rows = X.shape[0]
-        frequency = sum(_document_frequency(check_rows(block)) for _, block in sources.blocks(X))
+        frequency = sum(_checked_frequency(block) for _, block in sources.blocks(X))
     else:
         rows = check_rows(X)
         n_rows, frequency = rows.shape[0], _document_frequency(rows)
@@ -119,6 +124,10 @@ def _document_frequency(rows: Rows) -> Array:
     rows = products.canonical(rows)
     _check_counts(rows.data)
     return np.bincount(rows.indices[rows.data != 0], minlength=rows.shape[1])
+
+
+def _checked_frequency(rows: Rows) -> Array:
+    return _document_frequency(check_rows(rows))
 
 
 def _check_counts(values: Array) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from ._options import Json, Verbose
 
 EXTRAS = {
+    "dask": ("dask", "distributed"),
     "data": ("pooch", "tqdm"),
     "faiss": ("faiss",),
     "gpu": ("array_api_compat", "torch"),

@@ -113,6 +113,7 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         X is what `_rows` gave. Returns checked X, y and triplets over the rows to learn from, and
         their numbers (None where X is learned from as it is).
         """
+        X, y = sources.opened(X, y)
         triplets = to_numpy(triplets)
         from_source, on_device = sources.is_source(X), is_device_array(X)
         n, rows = X.shape[0], None
@@ -229,14 +230,17 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Rows in the original features.
-        y : array-like of shape (n_samples,)
-            Their labels.
+            Of a Dask array or DataFrame, some rows query all (see there).
+        y : array-like of shape (n_samples,), or str
+            Their labels, or the name of their column in a Dask DataFrame.
 
         Returns
         -------
         float
             Between 0 and 1.
         """
+        check_is_fitted(self)
+        X, y = sources.opened(X, y, getattr(self, "feature_names_in_", None))
         rows = self.transform(X)
         return mean_average_precision(rows, check_labels(y, rows.shape[0]))
 
@@ -331,7 +335,9 @@ class Euclidean(OneToOneFeatureMixin, MetricLearner):
         """
         check_distance(self.distance)
         if sources.is_source(X):
-            self._check_X(np.asarray(X[0:2]), reset=True)
+            X, _ = sources.opened(X, y)
+            first = self._check_X(sources.gather(X, np.arange(min(2, X.shape[0]))), reset=True)
+            X = first if products.is_sparse(first) else X  # sparse rows are not centred
         else:
             X = self._check_X(X, reset=True)
         return self._store_metric(None, X)

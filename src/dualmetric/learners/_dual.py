@@ -85,11 +85,14 @@ class DualLearner(TripletLearner):
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
             Training rows. A memory map, or an object with ``shape``, ``dtype`` and row slicing
-            (HDF5, Zarr), is read in blocks: of more than 50,000 rows, as many are chosen at random.
-            So they are of an array on a device (PyTorch, CuPy), and the work is done there; and of
-            dense rows in memory, where these are more than three times as many.
-        y : array-like of shape (n_samples,), optional
-            Their labels, of any type; used only where ``triplets`` is None.
+            (HDF5, Zarr), is read in blocks: of more than 50,000 rows, as many are chosen at random,
+            evenly over all. So are those of a Dask array, whose blocks are dense or CSR; of a Dask
+            DataFrame, whose features are columns of numbers or one column of vectors; of an array
+            on a device (PyTorch, CuPy), where the work is then done; and of dense rows in memory,
+            where these are more than three times as many.
+        y : array-like of shape (n_samples,) or str, optional
+            Their labels, of any type; used only where ``triplets`` is None. A string is the name of
+            the column of labels in a Dask DataFrame.
         triplets : array-like of shape (n_triplets, 3) or Triplets, optional
             Row numbers of X: (anchor, positive, negative).
 
@@ -101,6 +104,7 @@ class DualLearner(TripletLearner):
         self._check_parameters()
         loss = get_loss(self.loss)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        X, y = sources.opened(X, y)
         X = self._rows(X)
         whole = self._scatter_of_all(X, y, triplets)
         X, y, triplets, numbers = self._read(X, y, triplets, rng)
@@ -207,6 +211,7 @@ class DualLearner(TripletLearner):
         Estimate
             Peak memory beyond X, operations, and the route taken; ``print`` shows it in words.
         """
+        X, _ = sources.opened(X)
         n, d = X.shape if hasattr(X, "shape") else np.shape(X)
         on_device = is_device_array(X)
         dtype = precision(X) if on_device else getattr(X, "dtype", None)
