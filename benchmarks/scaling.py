@@ -1,0 +1,247 @@
+"""What each stage costs a row, a triplet or a pair, and what follows for far more rows.
+
+    python benchmarks/scaling.py measure   # this machine: benchmarks/results/scaling.json
+    python benchmarks/scaling.py page      # docs/scaling.md, from that and two other results
+
+The other results are those of dask_scale.py (dask_rows.json) and device.py (device.json).
+
+The page holds only numbers from stored results, and arithmetic with them.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from _common import RESULTS, side_by_side, store
+from dualmetric import DuRP, sources
+from dualmetric.evaluation import average_precisions
+
+PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
+PATTERN = re.compile(r"(<!-- made by benchmarks/scaling.py -->\n).*?(<!-- end -->)", re.DOTALL)
+WIDTH, RANK, N_CLASSES = 768, 64, 50
+WIDE, ENTRIES = 1_000_000, 100  # of sparse rows: features, and numbers a row
+STAGES = ("sampling", "projection", "solving", "recovery")
+
+
+def dense_rows(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Class means and noise."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % N_CLASSES
+    centres = 0.3 * rng.standard_normal((N_CLASSES, WIDTH), dtype=np.float32)
+    return rng.standard_normal((n, WIDTH), dtype=np.float32) + centres[y], y
+
+
+def sparse_rows(n: int) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Rows of 100 words: a fifth of them those of their class."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % N_CLASSES
+    words = (WIDE * rng.random((n, ENTRIES)) ** 3).astype(np.int32)
+    own = ENTRIES // 5
+    words[:, :own] = rng.integers(WIDE, size=(N_CLASSES, 500))[
+        y[:, None], rng.integers(500, size=(n, own))
+    ]
+    numbers = np.repeat(np.arange(n), ENTRIES)
+    X = sp.csr_matrix((np.ones(words.size, np.float32), (numbers, words.ravel())), (n, WIDE))
+    X.data[:] = 1.0
+    return X, y
+
+
+def measure() -> Any:
+    """Stages of fits from 50,000 rows, and what grows with the rows, on this machine."""
+    X, y = dense_rows(sources.LEARNING_ROWS)
+    found: dict[str, Any] = {"dense": _fit(X, y), "sparse": _fit(*sparse_rows(len(y)))}
+    model = DuRP(n_components=RANK, shrinkage=0.5, random_state=0).fit(X, y)
+    Z = model.transform(X)
+    wide, labels = sparse_rows(len(y))
+    sparse = DuRP(n_components=RANK, random_state=0).fit(wide, labels)
+    queries = 200
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        np.save(path, X)
+        mapped = np.load(path, mmap_mode="r")
+        average_precisions(Z[:2000], y[:2000])
+        seconds = side_by_side(
+            5,
+            reading=lambda: sources.column_means(mapped),
+            transform=lambda: model.transform(X),
+            sparse_transform=lambda: sparse.transform(wide),
+            evaluation=lambda: average_precisions(Z, y, queries=queries),
+        )
+    n = len(y)
+    found["per_row"] = {
+        "reading": seconds["reading"] / n,
+        "transform": seconds["transform"] / n,
+        "sparse_transform": seconds["sparse_transform"] / n,
+    }
+    found["per_pair"] = seconds["evaluation"] / (queries * n)
+    print("  ", found)
+    return found
+
+
+def _fit(X: Any, y: np.ndarray) -> dict[str, float]:
+    """Median seconds of each stage over three whitened fits."""
+    shrinkage = 0.84 if sp.issparse(X) else 0.5
+    model = DuRP(n_components=RANK, shrinkage=shrinkage, random_state=0)
+    runs = [model.fit(X, y).timings_ for _ in range(3)]
+    return {stage: float(np.median([run[stage] for run in runs])) for stage in STAGES}
+
+
+def page() -> None:
+    """Fill in the part of docs/scaling.md between its marks."""
+    here, dask, device, usps = (
+        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("scaling", "dask_rows", "device", "dask_usps")
+    )
+    made = "\n\n".join(
+        [
+            _measured_on(here, dask, device),
+            _reached(dask["results"], usps["results"], device["results"]),
+            _costs(here["results"], dask["results"], device["results"]),
+            _predictions(here["results"], dask["results"], device["results"]),
+        ]
+    )
+    text = PAGE.read_text(encoding="utf-8")
+    if not PATTERN.search(text):
+        raise SystemExit(f"{PAGE} has no marks <!-- made by benchmarks/scaling.py --> and end")
+    PAGE.write_text(PATTERN.sub(lambda m: f"{m[1]}\n{made}\n\n{m[2]}", text), encoding="utf-8")
+    print(f"wrote {PAGE.name}")
+
+
+def _measured_on(here: Any, dask: Any, device: Any) -> str:
+    cores, found = here["environment"]["cores"], dask["results"]
+    return (
+        f"Measured on: one machine with {cores} cores; a local cluster of {found['workers']} "
+        f"workers of one thread on the same machine, {found['rows']:,} × {WIDTH} float32 "
+        f"({found['gb']:.0f} GB) in Zarr on its disk; one {device['results']['device']['name']}, "
+        f"{device['results']['fit']['rows']:,} × {WIDTH} on it. Fits are of DuRP, whitened, rank "
+        f"{RANK}, with 100,000 triplets and ten projections."
+    )
+
+
+def _reached(dask: Any, usps: Any, device: Any) -> str:
+    ratios, memory = dask["ratios"], dask["memory"]
+    fit, moved, ranked, duori = (device[part] for part in ("fit", "transform", "ranking", "duori"))
+    lines = [
+        "| what | measured |",
+        "|---|---|",
+        f"| Dask: fit beside a plain pass, `X.sum(axis=0)` | {ratios['fit']:.2f} × its time, "
+        f"{ratios['whitened']:.2f} × whitened |",
+        f"| Dask: transform beside that pass | {ratios['transform']:.2f} × its time |",
+        f"| Dask: memory of a worker, of the calling process | {memory['workers_gb']:.2f} GB, "
+        f"{memory['client_gb']:.2f} GB |",
+        f"| Dask: usps on a local cluster, beside the fit in memory | {usps['overhead']:+.2f} s |",
+        f"| GPU: fit from {fit['rows']:,} × {WIDTH} | {fit['fit']['seconds']:.2f} s; whitened by "
+        f"all rows {fit['fit, all_rows']['seconds']:.2f} s |",
+        f"| GPU: transform of {moved['rows']:,} × {WIDTH}, beside `X @ L` | "
+        f"{100 * moved['share_of_plain_speed']:.0f} % of its speed |",
+        "| GPU: exact mAP of 10,000 queries against 1,000,000 × 64 | "
+        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores |",
+        f"| GPU: DuOri's steps in 1,000 dimensions | {duori['device']['solving']:.2f} s, "
+        f"{duori['host']['solving'] / duori['device']['solving']:.0f} × as fast as "
+        f"{duori['host_cores']} cores, the same gap |",
+    ]
+    return "### Side by side\n\n" + "\n".join(lines)
+
+
+def _costs(here: Any, dask: Any, device: Any) -> str:
+    rows = dask["rows"]
+    plain, mapped = dask["seconds"]["plain"] / rows, dask["seconds"]["transform"] / rows
+    fit, moved, ranked = device["fit"]["fit"], device["transform"], device["ranking"]
+    lines = [
+        "| stage | grows with | one machine | local cluster | GPU |",
+        "|---|---|---:|---:|---:|",
+        f"| reading | rows | {_time(here['per_row']['reading'])} | {_time(plain)} | – |",
+    ]
+    for stage, unit in zip(
+        STAGES, ("triplets", "chosen rows", "triplets", "chosen rows"), strict=True
+    ):
+        count = 100_000 if unit == "triplets" else sources.LEARNING_ROWS
+        cells = [_time(found[stage] / count) for found in (here["dense"], fit)]
+        lines.append(f"| {stage} | {unit} | {cells[0]} | as one machine | {cells[1]} |")
+    lines += [
+        f"| transform | rows | {_time(here['per_row']['transform'])} | {_time(mapped)}, read "
+        f"with it | {_time(moved['transform'] / moved['rows'])} |",
+        f"| evaluation (mAP) | queries × rows | {_time(here['per_pair'])} | – | "
+        f"{_time(ranked['device_seconds'] / 1e10)} |",
+    ]
+    return "### Costs\n\nFor each row, triplet, or pair of a query and a row:\n\n" + "\n".join(
+        lines
+    )
+
+
+def _predictions(here: Any, dask: Any, device: Any) -> str:
+    learn = {name: sum(here[name].values()) for name in ("dense", "sparse")}
+    rows = dask["rows"]
+    reading, mapping = dask["seconds"]["plain"] / rows, dask["seconds"]["transform"] / rows
+    on_device = device["fit"]["fit"]["seconds"], device["transform"]["transform"]
+    a_row = on_device[1] / device["transform"]["rows"]
+    rate = WIDTH * 4 / reading  # bytes a second
+    wide_bytes = ENTRIES * 8
+    wide_reading = wide_bytes / rate
+    wide_mapping = wide_reading + here["per_row"]["sparse_transform"] / dask["workers"]
+    lines = [
+        "| rows | fit | transform of all | fit, a hundred such machines | transform | GPU: fit | "
+        "GPU: transform |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for power in (7, 8, 9):
+        n = 10**power
+        fit, transform = n * reading + learn["dense"], n * mapping
+        lines.append(
+            f"| 10{'⁷⁸⁹'[power - 7]} × {WIDTH} | {_time(fit)} | {_time(transform)} | "
+            f"{_time(n * reading / 100 + learn['dense'])} | {_time(transform / 100)} | "
+            f"{_time(on_device[0])} | {_time(n * a_row)} |"
+        )
+    n = 10**9
+    lines.append(
+        f"| 10⁹ × 10⁶, {ENTRIES} numbers a row | {_time(n * wide_reading + learn['sparse'])} | "
+        f"{_time(n * wide_mapping)} | {_time(n * wide_reading / 100 + learn['sparse'])} | "
+        f"{_time(n * wide_mapping / 100)} | – | – |"
+    )
+    return (
+        "### Predictions\n\n" + "\n".join(lines) + "\n\nThe arithmetic: a fit is one pass over "
+        f"the rows, n × {_time(reading)}, and learning from the chosen ones, "
+        f"{_time(learn['dense'])} ({_time(learn['sparse'])} for the sparse rows, measured from as "
+        f"many of them); a transform is n × {_time(mapping)}. Sparse rows take {wide_bytes} bytes "
+        f"each, read at the same {rate / 1e9:.2f} GB/s, and {_time(wide_mapping - wide_reading)} "
+        "of work in a transform. A hundred machines share the pass and nothing else.\n\n"
+        "What is assumed: that disks and files of more rows are read as fast, a machine, as "
+        f"{dask['gb']:.0f} GB were here; that a hundred machines each read their own part, and "
+        f"labels (8 bytes a row: 8 GB for 10⁹) and the {sources.LEARNING_ROWS:,} chosen rows reach "
+        "the one that learns; that on the GPU rows are there already, in parts that fit "
+        "(10⁷ × 768 are 31 GB), for how they get there was not measured. Nothing above "
+        f"{max(rows, device['fit']['rows']):,} rows was run."
+    )
+
+
+def _time(seconds: float) -> str:
+    """A time in a unit that suits it."""
+    for limit, scale, unit in (
+        (1e-6, 1e9, "ns"),
+        (1e-3, 1e6, "µs"),
+        (1.0, 1e3, "ms"),
+        (120.0, 1.0, "s"),
+        (7200.0, 1 / 60, "min"),
+    ):
+        if seconds < limit:
+            return (
+                f"{seconds * scale:.2g} {unit}"
+                if seconds * scale < 10
+                else f"{seconds * scale:.0f} {unit}"
+            )
+    return f"{seconds / 3600:.1f} h"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["measure"]:
+        store("scaling", measure())
+    elif sys.argv[1:] == ["page"]:
+        page()
+    else:
+        sys.exit("say measure or page")
