@@ -9,6 +9,7 @@ from typing import Any
 from ._options import Json, Verbose
 
 EXTRAS = {
+    "dask": ("dask", "distributed", "pandas"),
     "data": ("pooch", "tqdm"),
     "faiss": ("faiss",),
     "onnx": ("onnx", "onnxruntime"),
