@@ -452,7 +452,7 @@ class TestCompute:
         monkeypatch.setenv("OMP_NUM_THREADS", "4")
         monkeypatch.setattr(SRP, "fit", watched)
         for seed in (0, 1):
-            compute.run_fit(Cell("fit", "made", "SRP", m=3, seed=seed))
+            compute.run_fit(Cell("fit", "made", "SRP", m=8, seed=seed))
         assert seen == [(200, 4), (500, 1), (500, 1)]
 
     def test_statistics(self, small_data):

@@ -418,7 +418,7 @@ def test_confined_metrics_equal_the_formula(learner, scale, monkeypatch):
         return result
 
     monkeypatch.setattr(spaces, name, record)
-    model = learner(4, shrinkage=0.2, scale=scale, reg=0.02, **FEW).fit(X, y)
+    model = learner(6, shrinkage=0.2, scale=scale, reg=0.02, **FEW).fit(X, y)
     B = seen["basis"]
     Z = X @ B
     S = shrunk(scatter_of_classes(Z, y), 0.2)

@@ -107,12 +107,12 @@ def single_blas_thread() -> Iterator[None]:
                 _blas_limiter.restore_original_limits()
 
 
-def blas_threads_for(size: int) -> AbstractContextManager[None]:
-    """Hold BLAS and LAPACK to one thread for matrices of up to 512 rows.
+def blas_threads_for(size: int, enough: int = 512) -> AbstractContextManager[None]:
+    """Hold BLAS and LAPACK to one thread for matrices of fewer than ``enough`` rows, or as many.
 
     These gain little from threads, and lose a hundredfold where the cores are busy.
     """
-    return single_blas_thread() if size <= 512 else nullcontext()
+    return single_blas_thread() if size <= enough else nullcontext()
 
 
 def available_memory() -> int | None:

@@ -196,8 +196,9 @@ def best_of_interval(
     """Interval of how much the best of many candidates is better than ``other``.
 
     The best of many looks better than it is: it was chosen by the same queries. So in each draw the
-    candidate that is best on the queries drawn is judged on those that were not drawn, about a
-    third of them, which also makes the interval a cautious one.
+    candidate that is best on the queries drawn is judged on those that were not drawn. These are
+    about a third of all, and what they say spreads more than all would: the interval is narrowed
+    by the square root of their share.
 
     Parameters
     ----------
@@ -219,7 +220,7 @@ def best_of_interval(
     if n < 2:
         return np.nan, np.nan
     rng = np.random.default_rng(seed)
-    found = []
+    found, shares = [], []
     height = 1 + 2**20 // n
     for start in range(0, n_draws, height):
         drawn = rng.multinomial(n, np.full(n, 1.0 / n), size=min(height, n_draws - start))
@@ -228,7 +229,10 @@ def best_of_interval(
         best = np.argmax(drawn[usable] @ gains, axis=1)
         judged = (left[usable] @ gains)[np.arange(len(best)), best]
         found.append(judged / left[usable].sum(axis=1))
-    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+        shares.append(left[usable].mean(axis=1))
+    means = np.concatenate(found)
+    ends = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = means.mean() + (ends - means.mean()) * np.sqrt(np.concatenate(shares).mean())
     return float(low), float(high)
 
 

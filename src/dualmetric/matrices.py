@@ -114,7 +114,8 @@ def largest_eigenpairs(A: Any, rank: int | None, S: Any = None) -> tuple[Array, 
     driver = (
         ("evd" if subset is None else "evr") if S is None else ("gvd" if subset is None else "gvx")
     )
-    with blas_threads_for(d):
+    # SciPy's BLAS has threads of its own, which NumPy's, still spinning after a product, hold up
+    with blas_threads_for(d, enough=1024):
         values, vectors = scipy_eigh(
             A, S, subset_by_index=subset, driver=driver, check_finite=False
         )

@@ -354,7 +354,7 @@ def quadratic(X: Rows, apply: Callable[[Array], Array]) -> Array:
     n, d = X.shape
     mean = column_means(X)
     back = transposed(X)
-    width = max(8, min(64, _BLOCK_BYTES // (n * X.dtype.itemsize)))
+    width = max(8, min(256, _BLOCK_BYTES // (n * X.dtype.itemsize)))
     result = np.zeros((d, d), dtype=X.dtype)
     for start in range(0, d, width):
         columns = slice(start, min(start + width, d))

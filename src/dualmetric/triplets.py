@@ -255,10 +255,12 @@ def _active_triplets(
         # decides would change all draws after it
         batch = min(_BATCH, max(2 * n_triplets, _MIN_DRAWS))
         while len(found) < n_triplets and drawn < most:
-            candidates = classes.draw(batch, rng)
-            active = candidates[compare(candidates) < margin]
-            drawn += batch
-            found = _distinct(np.concatenate([found, active]), n)[:n_triplets]
+            parts = [found]
+            while sum(map(len, parts)) < n_triplets and drawn < most:
+                candidates = classes.draw(batch, rng)
+                parts.append(candidates[compare(candidates) < margin])
+                drawn += batch
+            found = _distinct(np.concatenate(parts), n)[:n_triplets]
     if len(found) == 0:
         warnings.warn(
             "no active triplet was found: the Euclidean distance ranks every row sampled of the "
