@@ -1053,9 +1053,10 @@ def test_power_changes_lengths_and_not_directions():
     assert_allclose(
         flat.components_ / flat_lengths[:, None], half.components_ / lengths[:, None], atol=1e-10
     )
-    quarter = DuRP(n_components=5, power=0.25, random_state=0).fit(X, y)
-    expected = lengths[0] * np.sqrt(lengths / lengths[0])
-    assert_allclose(np.linalg.norm(quarter.components_, axis=1), expected)
+    for power in (0.25, -0.25):
+        other = DuRP(n_components=5, power=power, random_state=0).fit(X, y)
+        expected = lengths[0] * (lengths / lengths[0]) ** (2 * power)
+        assert_allclose(np.linalg.norm(other.components_, axis=1), expected)
 
 
 def test_lift_is_the_metric_on_kernel_features():

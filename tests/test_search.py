@@ -198,6 +198,15 @@ def test_whitening_is_scored_as_it_is():
         assert score == pytest.approx(model.score(X[part.test], y[part.test]))
 
 
+def test_powers_below_zero_go_with_few_directions():
+    X, y = make_data()
+    settings = {**SMALL, "powers": [-0.25, 0.5], "ranks": [3, 1, None]}
+    tried = DuRPCV(**settings).fit(X, y).cv_results_["params"]
+    ranks = {power: {p["n_components"] for p in tried if p.get("power") == power}
+             for power in (-0.25, 0.5)}  # fmt: skip
+    assert ranks == {-0.25: {1}, 0.5: {1, 3, None}}
+
+
 def test_picks_the_best_and_learns_from_all_rows():
     X, y = make_data()
     search = DuRPCV(**SMALL).fit(X, y)

@@ -64,7 +64,7 @@ def fit(
     power: Annotated[
         float | None,
         typer.Option(
-            help="How much directions differ in length, from 0: all alike; 0.5 is the paper's."
+            help="How much directions differ in length: 0 makes all alike; 0.5 is the paper's."
         ),
     ] = None,
     lift: Annotated[

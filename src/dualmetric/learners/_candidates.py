@@ -117,9 +117,12 @@ def score_candidates(
         ):
             if say is not None:
                 say(f"[DuRPCV] {base}: {len(values)} directions in {spent:.2f} s")
+            few = min((rank for rank in tried if rank is not None), default=None)
             for rank, power, distance in product(
                 tried, settings.axes["power"], settings.axes["distance"]
             ):
+                if power < 0.0 and rank != few:
+                    continue  # the last of many directions are noise, and would be the longest
                 begin = perf_counter()
                 lengths = stretches(values[:rank], power).astype(train.dtype)
                 rows = (mapped[0][:, :rank] * lengths, mapped[1][:, :rank] * lengths)

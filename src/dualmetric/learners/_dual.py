@@ -314,7 +314,7 @@ class DualLearner(TripletLearner):
             self.shrinkage, "shrinkage", Real, min_val=0, max_val=1, include_boundaries="right"
         )
         check_scalar(self.eigen_tol, "eigen_tol", Real, min_val=0, include_boundaries="neither")
-        check_scalar(self.power, "power", Real, min_val=0)
+        check_scalar(self.power, "power", Real, min_val=-1)
         for name in ("reg", "tol", "shrinkage", "power", "eigen_tol"):
             value = getattr(self, name)
             if value is not None and not np.isfinite(value):  # NaN passes check_scalar

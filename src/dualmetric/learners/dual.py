@@ -44,7 +44,8 @@ _PARAMETERS = """n_components : int or None, default=None
     power : float, default=0.5
         How much directions differ in length: an eigenvalue w of the metric makes its direction
         w^power long. 0.5 is the paper's metric. 0 or 0.25, with few directions (about as many as
-        classes), often ranks better.
+        classes), often ranks better, and so may −0.25, which makes the leading ones shorter; from
+        −1 on.
     lift : {None, "rbf"}, default=None
         With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the metric is
         learned there: no longer linear in the features, and often far better on images and

@@ -67,7 +67,7 @@ class DuRPCV(LinearMetricLearner):
         features 1, 0.92, 0.84 and 0.7.
     powers, distances, samplers, lifts, regs : sequence
         Candidates for the parameters of `DuRP` of these names, in the singular. A lift is left out
-        for sparse rows.
+        for sparse rows, and powers below 0 with any but the smallest of the ranks.
     ranks : sequence of int, or None, default=None
         Candidates for ``n_components``. None tries the number of classes less one, 50, and all
         that are positive (up to 1,000 features).
@@ -122,7 +122,7 @@ class DuRPCV(LinearMetricLearner):
         cv: Any = None,
         shrinkages: Any = None,
         ranks: Any = None,
-        powers: Any = (0.0, 0.25, 0.5),
+        powers: Any = (-0.25, 0.0, 0.25, 0.5),
         distances: Any = ("euclidean", "cosine"),
         samplers: Any = ("active",),
         lifts: Any = (None, "rbf"),
