@@ -141,7 +141,14 @@ def _reached(dask: Any, usps: Any, device: Any) -> str:
         f"| GPU: transform of {moved['rows']:,} × {WIDTH}, beside `X @ L` | "
         f"{100 * moved['share_of_plain_speed']:.0f} % of its speed |",
         "| GPU: exact mAP of 10,000 queries against 1,000,000 × 64 | "
-        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores |",
+        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores, by "
+        "their time for 200 of the queries |",
+        "| GPU: largest difference of distances from those of the host, same seed | "
+        + ", ".join(
+            f"{name} {row['largest_relative_difference']:.0e}"
+            for name, row in device["same"].items()
+        )
+        + " |",
         f"| GPU: DuOri's steps in 1,000 dimensions | {duori['device']['solving']:.2f} s, "
         f"{duori['host']['solving'] / duori['device']['solving']:.0f} × as fast as "
         f"{duori['host_cores']} cores, the same gap |",
@@ -167,7 +174,8 @@ def _costs(here: Any, dask: Any, device: Any) -> str:
     lines += [
         f"| transform | rows | {_time(here['per_row']['transform'])} | {_time(mapped)}, read "
         f"with it | {_time(moved['transform'] / moved['rows'])} |",
-        f"| evaluation (mAP) | queries × rows | {_time(here['per_pair'])} | – | "
+        f"| evaluation (mAP) | queries × rows | {_time(here['per_pair'])} | "
+        f"{_time(dask['seconds']['score'] / (dask['queries'] * rows))}, all passes read with it | "
         f"{_time(ranked['device_seconds'] / 1e10)} |",
     ]
     return "### Costs\n\nFor each row, triplet, or pair of a query and a row:\n\n" + "\n".join(
@@ -180,6 +188,7 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
     rows = dask["rows"]
     reading, mapping = dask["seconds"]["plain"] / rows, dask["seconds"]["transform"] / rows
     on_device = device["fit"]["fit"]["seconds"], device["transform"]["transform"]
+    on_it = device["fit"]["rows"]
     a_row = on_device[1] / device["transform"]["rows"]
     rate = WIDTH * 4 / reading  # bytes a second
     wide_bytes = ENTRIES * 8
@@ -196,7 +205,7 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         lines.append(
             f"| 10{'⁷⁸⁹'[power - 7]} × {WIDTH} | {_time(fit)} | {_time(transform)} | "
             f"{_time(n * reading / 100 + learn['dense'])} | {_time(transform / 100)} | "
-            f"{_time(on_device[0])} | {_time(n * a_row)} |"
+            f"{_time(on_device[0]) if n <= on_it else '–'} | {_time(n * a_row)} |"
         )
     n = 10**9
     lines.append(
@@ -214,8 +223,9 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         "What is assumed: that disks and files of more rows are read as fast, a machine, as "
         f"{dask['gb']:.0f} GB were here; that a hundred machines each read their own part, and "
         f"labels (8 bytes a row: 8 GB for 10⁹) and the {sources.LEARNING_ROWS:,} chosen rows reach "
-        "the one that learns; that on the GPU rows are there already, in parts that fit "
-        "(10⁷ × 768 are 31 GB), for how they get there was not measured. Nothing above "
+        "the one that learns; that on the GPU rows are there already, and those to be transformed "
+        "come in parts that fit (10⁷ × 768 are 31 GB): how they get there was not measured, and a "
+        "fit takes one array. Nothing above "
         f"{max(rows, device['fit']['rows']):,} rows was run."
     )
 

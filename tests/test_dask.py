@@ -394,8 +394,8 @@ def test_how_many_rows_query_a_dask_array():
     from dualmetric.evaluation import _affordable_queries
 
     assert _affordable_queries(np.full(10**5, 100)) == 1000
-    assert _affordable_queries(np.full(10**5, 8192)) == 512
-    assert _affordable_queries(np.full(10**5, 10**5)) == 100
+    assert _affordable_queries(np.full(10**5, 32_768)) == 512
+    assert _affordable_queries(np.full(10**5, 10**7)) == 20
 
 
 @pytest.mark.parametrize("chunks", [80, 33, 3, (0, 79, 1)])
@@ -423,7 +423,7 @@ def test_nearest_rows_in_order():
 
 
 def test_large_test_sets_are_sampled(monkeypatch):
-    monkeypatch.setattr("dualmetric.evaluation._MOST_QUERIES", 10)
+    monkeypatch.setattr("dualmetric.evaluation.MOST_QUERIES", 10)
     X, y = make_data(120)
     T = da.from_array(X[60:], chunks=(7, 12))
     rows = sources.evenly_chosen(60, 10, np.random.default_rng(0))
@@ -681,8 +681,9 @@ def on_cluster(cluster):
         yield cluster
 
 
+@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "frame"])
-def test_on_a_cluster(kind, on_cluster, monkeypatch):
+def test_on_a_cluster(kind, held, on_cluster, monkeypatch):
     monkeypatch.setattr(sources, "LEARNING_ROWS", 150)
     X, y = make_data(400, dtype=np.float32)
     D = da.from_array(X, chunks=((0, 111, 189, 0, 100), 12))
@@ -691,6 +692,9 @@ def test_on_a_cluster(kind, on_cluster, monkeypatch):
         D = D.map_blocks(sp.csr_matrix)
     elif kind == "frame":
         D, labels = dd.from_pandas(frame(X, y), npartitions=3), "label"
+
+    if held:  # by the workers
+        D = D.persist()
 
     class Stored:  # the same rows, read in this process
         shape, dtype = X.shape, X.dtype
@@ -705,7 +709,8 @@ def test_on_a_cluster(kind, on_cluster, monkeypatch):
     assert_allclose(got.transform(D).compute(), expected.transform(X), atol=1e-4)
     assert got.score(D, labels) == pytest.approx(expected.score(X, y), abs=1e-4)
     if kind != "frame":
-        vote = knn_accuracy(got.transform(D), y, got.transform(X[:50]), y[:50])
+        mapped = got.transform(D).persist() if held else got.transform(D)
+        vote = knn_accuracy(mapped, y, got.transform(X[:50]), y[:50])
         assert vote == knn_accuracy(got.transform(X), y, got.transform(X[:50]), y[:50])
 
 
@@ -808,3 +813,17 @@ def test_a_scheduler_that_dies(tmp_path):
         finally:
             watch.join()
     assert not hasattr(learner, "metric_")
+
+
+def test_masked_blocks_are_refused():
+    X, y = make_data(60)
+    D = da.ma.masked_greater(da.from_array(X, chunks=20), np.sort(X.ravel())[-3])
+    with pytest.raises(ValueError, match=r"partition \d of X is a masked array"):
+        DuRP(n_triplets=100, random_state=0).fit(D, y)
+
+
+def test_a_feature_is_kept_whatever_the_labels_are_called():
+    X, y = make_data(60)
+    table = dd.from_pandas(pd.DataFrame(X, columns=[f"f{k}" for k in range(X.shape[1])]), 3)
+    model = DuRP(n_triplets=100, random_state=0).fit(table, pd.Series(y, name="f0"))
+    assert model.n_features_in_ == X.shape[1]

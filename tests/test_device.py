@@ -408,8 +408,19 @@ def test_mixed_devices(put):
     for call in (metric.distance, metric.pairwise):
         with pytest.raises(ValueError, match=r"A and B are on different devices, .* and numpy"):
             call(put(X), X)
-    with pytest.raises(ValueError, match="X_train and X_test are on different devices"):
-        knn_accuracy(put(X), y, X, y)
+    for train, test in ((put(X), X), (X, put(X))):
+        with pytest.raises(ValueError, match="X_train and X_test are on different devices"):
+            knn_accuracy(train, y, test, y)
+
+
+def test_labels_that_are_missing(put, monkeypatch):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 50)
+    X, y = blobs()
+    for missing in range(0, len(y), 40):  # most of them not among those that are learned from
+        labels = y.astype(np.float64)
+        labels[missing] = np.nan
+        with pytest.raises(ValueError, match="y contains NaN"):
+            DuRP(n_triplets=200, random_state=0).fit(put(X), put(labels))
 
 
 def test_two_devices_of_one_library():
@@ -464,6 +475,13 @@ def test_tf32_is_off_and_comes_back():
         assert getattr(settings, name) == loose
         with pytest.raises(KeyError), full_precision(torch.zeros(1)):
             raise KeyError
+        assert getattr(settings, name) == loose
+        first, second = full_precision(torch.zeros(1)), full_precision(torch.zeros(1))
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)  # as threads may that overlap
+        assert not settings.allow_tf32
+        second.__exit__(None, None, None)
         assert getattr(settings, name) == loose
     finally:
         setattr(settings, name, found)

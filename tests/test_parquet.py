@@ -85,7 +85,7 @@ def test_slices_are_those_of_the_array(kind, batch, tmp_path, monkeypatch):
     assert rows.chunks == ((13, 13, 4) * 3, (6,))
     assert rows.feature_names is None
     assert [path.name for path in rows.files] == [f"part-{n}.parquet" for n in range(3)]
-    assert repr(rows) == "<ParquetRows: 90 rows of 6 float32 in 3 files>"
+    assert repr(rows) == "<ParquetRows: 90 rows of 6 float32 (vector) in 3 files>"
     for a, b in [(0, 90), (0, 1), (12, 14), (13, 26), (29, 31), (5, 70), (89, 90), (4, 4), (9, 2)]:
         found = rows[a:b]
         assert found.dtype == np.float32
@@ -99,11 +99,28 @@ def test_slices_are_those_of_the_array(kind, batch, tmp_path, monkeypatch):
     assert_array_equal(again[20:50], X[20:50])
 
 
-@pytest.mark.parametrize("key", [3, [1, 2], slice(0, 9, 2), slice(None, None, -1)])
+@pytest.mark.parametrize(
+    "key",
+    [3, -1, np.int64(40), slice(0, 9, 2), slice(None, None, -1), slice(50, 3, -7), slice(9, 9),
+     (5, slice(1, 3)), (slice(2, 50, 5), slice(0, 2))],
+)  # fmt: skip
+def test_steps_and_single_rows(key, tmp_path):
+    X, y = make_data()
+    assert_array_equal(open_parquet(write_folder(tmp_path, X, y))[key], X[key])
+
+
+@pytest.mark.parametrize("key", [[1, 2], 90, -91, None])
 def test_other_keys_are_refused(key, tmp_path):
     rows = open_parquet(write_folder(tmp_path, *make_data()))
-    with pytest.raises(TypeError, match=r"read by slices without a step: rows\[10:20\]"):
+    with pytest.raises(IndexError, match=r"read by slices, rows\[10:20\], or by a number"):
         rows[key]
+
+
+def test_a_column_whose_name_begins_another(tmp_path):
+    table = pa.table({"emb.old": [[1.0] * 5] * 4, "emb": [[2.0] * 3] * 4})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rows = open_parquet(tmp_path / "a.parquet", columns="emb")
+    assert_array_equal(rows[:], np.full((4, 3), 2.0))
 
 
 def test_columns_of_numbers(tmp_path):
@@ -535,3 +552,21 @@ def test_nothing_is_half_written(run, tmp_path):
     assert (tmp_path / "v.npy").read_text() == "before"
     done = run("transform", "m", "d", "-o", "d/v.parquet", code=2)
     assert "--out: d/v.parquet is in d, which is read: name another place" in done.output
+
+
+def test_missing_numbers_are_named_by_file_and_row(tmp_path):
+    X, y = make_data()
+    X[70, 2] = np.nan
+    rows = open_parquet(write_folder(tmp_path, X, y))
+    with pytest.raises(
+        ValueError, match=r"NaN or infinity, first in .*\.parquet, row \d+: fill it"
+    ):
+        DuRP(n_triplets=200, random_state=0).fit(rows, y)
+    path, row = re.fullmatch(r"(.*), row (\d+)", rows.place(70)).groups()
+    vectors = pq.read_table(path).column("vector").to_pylist()
+    assert np.isnan(vectors[int(row)][2])
+
+
+def test_rows_are_described(tmp_path):
+    X, y = make_data()
+    assert "(vector) in " in repr(open_parquet(write_folder(tmp_path, X, y)))

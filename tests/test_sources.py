@@ -26,6 +26,8 @@ from dualmetric import (
     Metric,
     Triplets,
     Whitening,
+    knn_accuracy,
+    mean_average_precision,
     sources,
 )
 from dualmetric.sources import blocks, gather, is_source, learning_rows
@@ -735,3 +737,55 @@ def test_a_memory_map_whose_file_was_cut_short(tmp_path):
             DuRP(**FEW).fit(rows, y[: len(rows)])
         with pytest.raises(ValueError, match="ends early"):
             model.metric_.transform(rows)
+
+
+# --- rare classes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["array", "source"])
+def test_rare_classes_are_learned_from(kind, monkeypatch):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 50)
+    X, y = make_data(3000)
+    y = np.where(y == 2, 0, y)
+    rare = np.array([7, 500, 1200, 2999])
+    y[rare] = 5
+    for seed in range(5):
+        model = DuRP(n_triplets=500, random_state=seed)
+        model.fit(X if kind == "array" else Stored(X), y)
+        assert set(rare) & set(model.triplets_.rows())
+
+
+def test_many_small_classes_are_chosen_whole(monkeypatch, rng):
+    monkeypatch.setattr(sources, "LEARNING_ROWS", 100)
+    labels = rng.permutation(np.repeat(np.arange(1000), 4))
+    rows = sources.learning_rows(len(labels), rng)
+    more = sources.with_rare_classes(rows, labels, rng)
+    assert set(rows) <= set(more)
+    assert len(rows) < len(more) <= 200
+    sizes = np.unique(labels[np.setdiff1d(more, rows)], return_counts=True)[1]
+    assert np.median(sizes) >= 3  # but for those that the even choice holds already
+    # classes that have enough are left alone
+    plenty = np.arange(4000) % 3
+    assert_array_equal(sources.with_rare_classes(rows, plenty, rng), rows)
+
+
+def test_a_result_beyond_memory_is_refused_before_it_is_made(monkeypatch):
+    X, y = make_data()
+    model = DuRP(**FEW).fit(X, y)
+    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 1000)
+    with pytest.raises(ValueError, match=r"transformed 60 rows .* a Dask array"):
+        model.metric_.transform(Stored(X))
+
+
+def test_sources_are_ranked_and_searched_in_memory():
+    X, y = make_data()
+    assert mean_average_precision(Stored(X), y) == mean_average_precision(X, y)
+    assert knn_accuracy(Stored(X), y, X[:9], y[:9]) == knn_accuracy(X, y, X[:9], y[:9])
+
+
+@pytest.mark.parametrize(("y", "message"), [(None, "y is None"), ("topic", "the string 'topic'")])
+def test_labels_that_are_none(y, message):
+    X, _ = make_data()
+    model = Euclidean().fit(X)
+    with pytest.raises(ValueError, match=message):
+        model.score(X, y)

@@ -59,7 +59,7 @@ def group_sums(rows: Any, codes: Any, n_groups: int) -> Any:
     elif library(rows) == "cupy":
         import cupy
 
-        total = xp.zeros((n_groups, rows.shape[1]), dtype=xp.float64)
+        total = xp.zeros((n_groups, rows.shape[1]), dtype=xp.float64, device=rows.device)
         cupy.add.at(total, codes, wide)
     else:
         groups = xp.arange(n_groups, dtype=codes.dtype, device=rows.device)

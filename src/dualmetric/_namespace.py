@@ -4,9 +4,11 @@ A device array is one of the array API that is not NumPy's: of PyTorch, CuPy, or
 follows the standard. Everything else is on the host. Nothing is imported to tell them apart.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -16,6 +18,9 @@ from ._types import Array, Rows
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+_lock = Lock()
+_users, _setting = 0, None  # of full precision in PyTorch, and what was set before them
 
 _LARGEST_BLOCK = 2**30  # bytes of a temporary array; launches are long past mattering
 
@@ -106,7 +111,8 @@ def check_same_device(A: Any, B: Any, names: str = "A and B") -> None:
     """Refuse arrays that lie on different devices."""
     if (library(A), device_of(A)) != (library(B), device_of(B)):
         raise ValueError(
-            f"{names} are on different devices, {_place(A)} and {_place(B)}: move one of them"
+            f"{names} are on different devices, {_place(A)} and {_place(B)}: bring them to one "
+            "library and device"
         )
 
 
@@ -145,6 +151,12 @@ def check_device_rows(X: Any, name: str = "X") -> Any:
     if xp.isdtype(X.dtype, "complex floating"):
         raise ValueError(f"Complex data not supported: {name} has dtype {X.dtype}")
     is_whole = xp.isdtype(X.dtype, ("bool", "integral"))
+    require_memory_beside(
+        X,
+        math.prod(X.shape) * (8 if is_whole else 4),
+        f"converting {name} from {X.dtype}",
+        f"Pass it in parts, or as float32: {name}.to(torch.float32) in PyTorch.",
+    )
     return xp.astype(X, xp.float64 if is_whole else xp.float32)
 
 
@@ -223,23 +235,30 @@ def full_precision(X: Rows) -> Iterator[None]:
         return
     import torch
 
-    settings = torch.backends.cuda.matmul
+    global _users, _setting
+    matmul = torch.backends.cuda.matmul
     # before PyTorch 2.9 the setting had another name
-    name = "fp32_precision" if hasattr(settings, "fp32_precision") else "allow_tf32"
-    found = getattr(settings, name)
-    setattr(settings, name, "ieee" if name == "fp32_precision" else False)
+    name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
+    with _lock:  # one setting for all threads: the first that comes changes it, the last restores
+        if _users == 0:
+            _setting = getattr(matmul, name)
+            setattr(matmul, name, "ieee" if name == "fp32_precision" else False)
+        _users += 1
     try:
         yield
     finally:
-        setattr(settings, name, found)
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                setattr(matmul, name, _setting)
 
 
-def in_full_precision(method: Callable[_P, _T]) -> Callable[_P, _T]:
+def in_full_precision(method: Callable[..., _T]) -> Callable[..., _T]:
     """Run a method of X, its first argument, in `full_precision`."""
 
     @wraps(method)
-    def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        with full_precision(kwargs["X"] if "X" in kwargs else args[1]):
-            return method(*args, **kwargs)
+    def run(self: Any, X: Any, *args: Any, **kwargs: Any) -> _T:
+        with full_precision(X):
+            return method(self, X, *args, **kwargs)
 
     return run

@@ -22,6 +22,12 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
     from sklearn.utils import column_or_1d
 
     refuse_mask(y, name)
+    if y is None or isinstance(y, str):
+        given = "is None" if y is None else f"is the string {y!r}, not an array"
+        raise ValueError(
+            f"{name} {given}: give one label for each row (the name of a column will do only where "
+            "X is a Dask DataFrame)"
+        )
     labels = column_or_1d(to_numpy(y), warn=True, input_name=name)
     if len(labels) != n_rows:
         raise ValueError(

@@ -21,8 +21,8 @@ from ._validation import check_labels, refuse_mask
 _BLOCK_BYTES = 32 * 2**20
 """Distances held at once, by all threads."""
 
-_MOST_QUERIES = 1000
-"""Rows that query a Dask array, where it is not said which."""
+MOST_QUERIES = 1000
+"""Rows that query those that are not in memory, where it is not said which."""
 
 
 def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
@@ -41,7 +41,7 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     queries : int or array-like of int, optional
         Row numbers of the queries, or how many to choose, always the same and evenly over the
         rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
-        these would have to be compared in several passes, but at least 100.
+        these would have to be compared in several passes, but at least 20.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     queries : int or array-like of int, optional
         Row numbers of the queries, or how many to choose, always the same and evenly over the
         rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
-        these would have to be compared in several passes, but at least 100.
+        these would have to be compared in several passes, but at least 20.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     where that is more). While this runs, BLAS is limited to one thread in the whole process.
 
     A Dask array is not collected: its blocks are compared with the queries where they lie, in two
-    passes for every four million pairs of a query and a row of its class. Distances are then
+    passes for every sixteen million pairs of a query and a row of its class. Distances are then
     computed by differences; ties are counted in the same way.
     """
     from . import _kernels  # here, for Numba takes long to import
@@ -172,7 +172,7 @@ def _affordable_queries(class_sizes: Array) -> int:
     """How many rows query a Dask array, given the size of the class of each row."""
     from ._dask.ranking import MOST_PAIRS
 
-    return max(_MOST_QUERIES // 10, min(_MOST_QUERIES, int(MOST_PAIRS / class_sizes.mean())))
+    return max(MOST_QUERIES // 50, min(MOST_QUERIES, int(MOST_PAIRS / class_sizes.mean())))
 
 
 def _chosen_queries(queries: Any, n: int) -> Array:
@@ -222,6 +222,7 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
     test = check_rows(X_test, "X_test")
     train_labels = check_labels(y_train, train.shape[0], "y_train")
     test_labels = check_labels(y_test, test.shape[0], "y_test")
+    check_same_device(train, test, "X_train and X_test")
     if train.shape[1] != test.shape[1]:
         raise ValueError(
             f"X_train has {train.shape[1]} features and X_test {test.shape[1]}; give both in the "
@@ -246,7 +247,6 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
         ) from error
     known, expected = np.split(codes, [train.shape[0]])
     if is_device_array(train):
-        check_same_device(train, test, "X_train and X_test")
         votes = known[_device_ranking.nearest(train, test, int(k))]
         return float(np.mean(_most_votes(votes) == expected))
     if is_remote:
@@ -262,7 +262,7 @@ def _sampled(X: Any, y: Any) -> tuple[Rows, Array]:
     """Some rows of a Dask array, and their labels, in memory."""
     X, y = sources.opened(X, y)
     labels = check_labels(y, X.shape[0], "y_test")
-    rows = sources.evenly_chosen(X.shape[0], _MOST_QUERIES, np.random.default_rng(0))
+    rows = sources.evenly_chosen(X.shape[0], MOST_QUERIES, np.random.default_rng(0))
     return sources.gather(X, rows), labels[rows]
 
 
@@ -273,11 +273,13 @@ def _most_votes(votes: Array) -> Array:
     return ordered[np.arange(len(votes)), counts.argmax(axis=1)]
 
 
-def check_rows(X: object, name: str) -> Rows:
+def check_rows(X: Any, name: str) -> Rows:
     """Return X as finite float64, dense in C order or CSR, or dense on its device."""
     if is_device_array(X):
         return _device_ranking.check_rows(X, name)
     refuse_mask(X, name)
+    if sources.is_source(X):
+        X = sources.gather(X, np.arange(X.shape[0]))
     return check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name=name)
 
 

@@ -151,6 +151,12 @@ class Metric:
         for start, block in sources.blocks(X):
             rows = self.apply(self._check_rows(block))
             if result is None:
+                require_memory(
+                    X.shape[0] * self.rank * rows.dtype.itemsize,
+                    f"the transformed {X.shape[0]:,} rows of {self.rank:,} numbers",
+                    "Transform parts of X, write them with the command line (dualmetric "
+                    "transform), or pass a Dask array, which stays lazy.",
+                )
                 result = np.empty((X.shape[0], self.rank), dtype=rows.dtype)
             result[start : start + len(rows)] = rows
         if result is None:

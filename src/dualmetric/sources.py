@@ -33,6 +33,7 @@ LEARNING_ROWS = 50_000
 COPIED_SHARE = 0.3
 """Of rows in memory: below it, those that are learned from are copied out."""
 
+_ROWS_OF_A_CLASS = 10
 _BLOCK_BYTES = 2**26
 _READERS = 4  # threads that decode; each holds a block
 
@@ -217,6 +218,12 @@ def gather(X: Any, rows: Array) -> Rows:
                 f"its shape says {d} columns"
             )
         out[first:last] = block[wanted]
+    if out.dtype.kind == "f" and not np.isfinite(out).all():
+        bad = int(rows[np.flatnonzero(~np.isfinite(out).all(axis=1))[0]])
+        place = X.place(bad) if hasattr(X, "place") else f"row {bad} of X"
+        raise ValueError(
+            f"Input X contains NaN or infinity, first in {place}: fill it, or drop such rows"
+        )
     return out
 
 
@@ -239,6 +246,28 @@ def learning_rows(n: int, rng: np.random.Generator) -> Array:
     """
     dtype = np.int32 if n <= np.iinfo(np.int32).max else np.int64  # as `Triplets` has them
     return evenly_chosen(n, LEARNING_ROWS, rng).astype(dtype)
+
+
+def with_rare_classes(rows: Array, labels: Array, rng: np.random.Generator) -> Array:
+    """The chosen rows, and more of the classes that have few among them, by the labels of all.
+
+    Each class gets ten rows, or all it has: where classes are rare, or very many, an even choice
+    would leave them out, or alone. At most as many rows are added as are chosen of all.
+    """
+    names, counts = np.unique(labels, return_counts=True)
+    found, chosen = np.unique(labels[rows], return_counts=True)
+    held = np.zeros(len(names), dtype=np.int64)
+    held[np.searchsorted(names, found)] = chosen
+    lacking = held < np.minimum(counts, _ROWS_OF_A_CLASS)
+    if not lacking.any():
+        return rows
+    candidates = rng.permutation(np.flatnonzero(np.isin(labels, names[lacking])))
+    order = rng.permutation(len(names))[np.searchsorted(names, labels[candidates])]
+    by_class = np.argsort(order, kind="stable")
+    sizes = np.unique(order, return_counts=True)[1]
+    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    more = candidates[by_class[place < _ROWS_OF_A_CLASS]][:LEARNING_ROWS]
+    return np.union1d(rows, more).astype(rows.dtype)
 
 
 def evenly_chosen(n: int, most: int, rng: np.random.Generator) -> Array:

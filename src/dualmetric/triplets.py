@@ -244,9 +244,8 @@ def _active_triplets(
     n = X.shape[0]
     compare = _comparisons(X)
     if classes.count() <= most_listed(n_triplets):
-        candidates = classes.all()
-        found = candidates[compare(candidates) < margin]
-        found = found[rng.permutation(len(found))[:n_triplets]]
+        candidates = rng.permutation(classes.all())  # before they are compared: see below
+        found = candidates[compare(candidates) < margin][:n_triplets]
     else:
         found = np.empty((0, 3), dtype=_index_dtype(n))
         drawn = 0
@@ -267,7 +266,7 @@ def _active_triplets(
             f"same class before all others, by more than {margin:g}. Learning from nearest "
             "neighbours instead; sampler='neighbors' silences this.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
         return _neighbor_triplets(X, classes, n_triplets, rng)
     if len(found) < n_triplets:
@@ -275,7 +274,7 @@ def _active_triplets(
             f"{len(found):,} active triplets were found where {n_triplets:,} were asked for: "
             "learning from those",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from .. import products
 from .._system import require_memory
 from .._types import Array, Rows
+from .._validation import refuse_mask
 from ..whitening import ScatterSums, scatter_sums
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def on_partition(
     work: Callable[..., T], block: Any, number: int, shape: Sequence[float], *arguments: Any
 ) -> T:
     """Call ``work(rows, *arguments)`` on the rows of a block; errors name the partition."""
+    refuse_mask(block, f"partition {number} of X")
     if sp.issparse(block):
         rows = block.tocsr()
     else:
@@ -137,8 +139,8 @@ def over_partitions(
         given = arguments(number, start, stop) if stop > start else None
         if given is not None:
             shared |= {thing.key: thing for thing in given if dask.is_dask_collection(thing)}
-            given = [thing.key if dask.is_dask_collection(thing) else thing for thing in given]
-            block, shape = (array.name, number, 0), (stop - start, array.shape[1])
+            given = [Ref(thing.key) if dask.is_dask_collection(thing) else thing for thing in given]
+            block, shape = Ref((array.name, number, 0)), (stop - start, array.shape[1])
             tasks[number] = (on_partition, work, block, number, shape, *given)
     return delayed_layer(work.__name__, tasks, list(shared.values()))
 
@@ -148,23 +150,52 @@ def folded(parts: Sequence[Any], plus: Callable[[Any, Any], Any]) -> Any:
     while len(parts) > 1:
         groups = [parts[first : first + _FAN_IN] for first in range(0, len(parts), _FAN_IN)]
         tasks = {
-            place: (reduce, plus, [part.key for part in group])
+            place: (reduce, plus, [Ref(part.key) for part in group])
             for place, group in enumerate(groups)
         }
         parts = delayed_layer(plus.__name__, tasks, parts[:1])  # one layer a level
     return parts[0]
 
 
+class Ref(NamedTuple):
+    """The result of another task, as an argument of one.
+
+    It is said outright: where a cluster holds results already, Dask takes a bare key for a tuple.
+
+    Attributes
+    ----------
+    key : tuple or str
+        The key of that task.
+    """
+
+    key: Any
+
+
+def task(key: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """A call in a graph, of arguments among which are `Ref`, or lists of them."""
+    from dask._task_spec import List, Task, TaskRef
+
+    def seen(argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return TaskRef(argument.key)
+        return List(*map(seen, argument)) if isinstance(argument, list) else argument
+
+    return Task(key, function, *map(seen, arguments))
+
+
 def delayed_layer(name: str, tasks: dict[int, Any], needed: Sequence[Any]) -> list[Any]:
     """Tasks in one layer of a graph: Dask's own way takes a layer for each, too slow for many.
 
-    The key of a task is the name and its number, which dashboards and errors show.
+    Each is given as a function and its arguments, as `task` has them. The key of a task is the name
+    and its number, which dashboards and errors show.
     """
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 
     name = f"{name.strip('_')}-{uuid4().hex}"
-    layer: dict[Any, Any] = {(name, number): task for number, task in tasks.items()}
+    layer: dict[Any, Any] = {
+        (name, number): task((name, number), *call) for number, call in tasks.items()
+    }
     graph = HighLevelGraph.from_collections(name, layer, dependencies=needed)
     return [Delayed(key, graph, layer=name) for key in layer]
 

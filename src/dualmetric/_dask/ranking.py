@@ -23,8 +23,8 @@ from ..evaluation import check_rows
 from .passes import computed, folded, gather, over_partitions, persisted
 from .rows import Partitions
 
-MOST_PAIRS = 2**22
-"""Pairs of a query and a row of its class that are held at once (by one task, 32 MB)."""
+MOST_PAIRS = 2**24
+"""Pairs of a query and a row of its class that are held at once (by one task, 128 MB)."""
 
 
 class Neighbors(NamedTuple):

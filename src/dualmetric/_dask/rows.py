@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from .._types import Array
-from .passes import computed, delayed_layer
+from .passes import Ref, computed, delayed_layer, task
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def opened(X: Any, y: Any = None, names: Sequence[str] | None = None) -> tuple[P
         The rows. Blocks that span a part of the features are joined. The lengths of the partitions
         of a DataFrame are found by reading the labels, or nothing but the lengths.
     y : str, Dask or other array or Series, optional
-        Labels. A string is the name of a column of X; that column, and one with the name of a
+        Labels. A string is the name of a column of X; that column, and one with the name of a Dask
         Series y, is not among the features.
     names : sequence of str, optional
         Columns of a DataFrame that are the features; None are all but the labels.
@@ -133,7 +133,7 @@ def _opened_frame(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Partitio
     import dask
     import pandas as pd
 
-    label = y if isinstance(y, str) else getattr(y, "name", None)
+    label = y if isinstance(y, str) else getattr(y, "name", None) if is_dask(y) else None
     if isinstance(y, str) and y not in X.columns:
         raise ValueError(
             f"y = {y!r} is no column of X; it has {_listed(X.columns)}: give the name of the "
@@ -146,7 +146,7 @@ def _opened_frame(X: Any, y: Any, names: Sequence[str] | None) -> tuple[Partitio
         labels = pd.concat([part[y] for part in parts], ignore_index=True)
     else:
         empty = _partitions(X, [])
-        counts = {number: (len, part.key) for number, part in enumerate(empty)}
+        counts = {number: (len, Ref(part.key)) for number, part in enumerate(empty)}
         lengths = list(computed(*delayed_layer("length", counts, empty[:1])))
         labels = computed(y)[0] if is_dask(y) else y
     if not _holds_vectors(X.dtypes[columns[0]]):
@@ -232,7 +232,9 @@ def _frame_rows(
     n_features = len(columns) if width is None else width
     name = f"rows-{uuid4().hex}"
     tasks: dict[Any, Any] = {
-        (name, number, 0): (convert, part.key, number, n_features, dtype)
+        (name, number, 0): task(
+            (name, number, 0), convert, Ref(part.key), number, n_features, dtype
+        )
         for number, part in enumerate(parts)
     }
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=parts[:1])

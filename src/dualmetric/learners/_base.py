@@ -17,6 +17,7 @@ from .._namespace import (
     check_device_rows,
     check_device_shape,
     is_device_array,
+    is_finite,
     precision,
     require_finite,
     require_memory_beside,
@@ -24,7 +25,7 @@ from .._namespace import (
 )
 from .._types import Array, Rows
 from .._validation import check_labels, refuse_mask
-from ..evaluation import mean_average_precision
+from ..evaluation import MOST_QUERIES, mean_average_precision
 from ..lift import Lift
 from ..metric import DISTANCES, Metric
 from ..triplets import Triplets, sample_triplets
@@ -46,12 +47,12 @@ def check_distance(distance: object) -> None:
         raise ValueError(f"distance must be one of {', '.join(DISTANCES)}; got {distance!r}")
 
 
-def _some_labels(y: Any, rows: Array, n: int) -> Array:
-    """Labels of the given rows; of labels on a device, only those come to the host."""
-    if not is_device_array(y):
-        return check_labels(y, n)[rows]
+def _device_labels(y: Any, rows: Array, n: int) -> Array:
+    """Labels of the given rows: of labels on a device, only those come to the host."""
     if tuple(y.shape) not in ((n,), (n, 1)):
         raise ValueError(f"y has shape {tuple(y.shape)} for {n} rows; give one label for each row")
+    if not is_finite(y):
+        raise ValueError("y contains NaN or infinity: every row needs a label; drop the others")
     return check_labels(products.take_rows(y, rows), len(rows))
 
 
@@ -120,7 +121,12 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         if from_source or sources.has_more_than_needed(X):
             if triplets is None:
                 rows = sources.learning_rows(n, rng)
-                y = None if y is None else _some_labels(y, rows, n)
+                if y is not None and not is_device_array(y):
+                    labels = check_labels(y, n)
+                    rows = sources.with_rare_classes(rows, labels, rng)
+                    y = labels[rows]
+                elif y is not None:
+                    y = _device_labels(y, rows, n)
             elif from_source or on_device:
                 refuse_mask(triplets, "triplets")
                 index = triplets.index if isinstance(triplets, Triplets) else triplets
@@ -229,8 +235,8 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
-            Rows in the original features.
-            Of a Dask array or DataFrame, some rows query all (see there).
+            Rows in the original features. Of those that are not in memory (on disk, or of Dask),
+            1,000 query all, or fewer (see there).
         y : array-like of shape (n_samples,), or str
             Their labels, or the name of their column in a Dask DataFrame.
 
@@ -242,7 +248,9 @@ class MetricLearner(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X, y = sources.opened(X, y, getattr(self, "feature_names_in_", None))
         rows = self.transform(X)
-        return mean_average_precision(rows, check_labels(y, rows.shape[0]))
+        labels = check_labels(y, rows.shape[0])
+        on_disk = sources.is_source(X) and not sources.is_dask(X)
+        return mean_average_precision(rows, labels, MOST_QUERIES if on_disk else None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "metric_")

@@ -189,7 +189,7 @@ class DualLearner(TripletLearner):
                 "are nearer than rows that should be far: the plain distance is kept. Check that "
                 "labels or triplets belong to these rows; sampler='neighbors' may find more.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
             if lift is None:
                 return self._store_metric(None if self._rebuilt_in_original else basis, X)

@@ -1,5 +1,6 @@
 """What the footers of Parquet files tell: columns, row groups, and how long vectors are."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,9 @@ import numpy as np
 
 from ._common import FileError
 from ._tables import is_list, is_number, label_position
+
+# what writers add to the name of a list column for the numbers in it
+_LIST_SUFFIX = re.compile(r"(\.(list|bag)\.[^.]+|\.array|\.element|\.item)$")
 
 
 class Column(NamedTuple):
@@ -143,7 +147,7 @@ def vector_width(footer: Any, name: str, lengths: Sequence[int], width: int) -> 
     leaf = next(
         place
         for place, column in enumerate(leaves)
-        if column.max_repetition_level and column.path.startswith(f"{name}.")
+        if column.max_repetition_level and _LIST_SUFFIX.sub("", column.path) == name
     )
     first = 0
     for number, n_rows in enumerate(lengths):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from itertools import groupby
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -80,15 +81,31 @@ class ParquetRows:
 
     def __repr__(self) -> str:
         n, d = self.shape
-        return f"<ParquetRows: {n:,} rows of {d:,} {self.dtype} in {len(self.files):,} files>"
+        names = list(self._columns)
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        files = f"{len(self.files):,} file{'s' * (len(self.files) != 1)}"
+        return f"<ParquetRows: {n:,} rows of {d:,} {self.dtype} ({shown}) in {files}>"
 
     def __getitem__(self, key: Any) -> Array:
+        n = self.shape[0]
         rows, *more = key if isinstance(key, tuple) else (key,)
-        if not isinstance(rows, slice) or rows.step not in (None, 1):
-            raise TypeError("rows of Parquet files are read by slices without a step: rows[10:20]")
-        start, stop, _ = rows.indices(self.shape[0])
-        found = self._read(start, max(start, stop))
+        if isinstance(rows, Integral) and -n <= int(rows) < n:
+            first = int(rows) % n
+            return self[first : first + 1, *more][0]
+        if not isinstance(rows, slice):
+            raise IndexError(
+                f"rows of Parquet files are read by slices, rows[10:20], or by a number up to "
+                f"{n - 1}; got {rows!r}"
+            )
+        numbers = range(*rows.indices(n))
+        start, stop = (min(numbers), max(numbers) + 1) if numbers else (0, 0)
+        found = self._read(start, stop)[:: numbers.step]  # what lies between steps is read, too
         return found[(slice(None), *more)] if more else found
+
+    def place(self, row: int) -> str:
+        """Where a row is: its file and its number there."""
+        group = self._groups[int(np.searchsorted(self._starts, row, side="right")) - 1]
+        return f"{self._files[group.file].path}, row {group.first + row - group.start}"
 
     def labels(self) -> Array:
         """Labels of all rows, whole numbers or strings; no other column is read."""
