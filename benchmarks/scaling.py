@@ -141,8 +141,8 @@ def _reached(dask: Any, usps: Any, device: Any) -> str:
         f"| GPU: transform of {moved['rows']:,} × {WIDTH}, beside `X @ L` | "
         f"{100 * moved['share_of_plain_speed']:.0f} % of its speed |",
         "| GPU: exact mAP of 10,000 queries against 1,000,000 × 64 | "
-        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores, by "
-        "their time for 200 of the queries |",
+        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores "
+        "(by their time for 200 of the queries) |",
         "| GPU: largest difference of distances from those of the host, same seed | "
         + ", ".join(
             f"{name} {row['largest_relative_difference']:.0e}"

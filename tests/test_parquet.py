@@ -565,8 +565,3 @@ def test_missing_numbers_are_named_by_file_and_row(tmp_path):
     path, row = re.fullmatch(r"(.*), row (\d+)", rows.place(70)).groups()
     vectors = pq.read_table(path).column("vector").to_pylist()
     assert np.isnan(vectors[int(row)][2])
-
-
-def test_rows_are_described(tmp_path):
-    X, y = make_data()
-    assert "(vector) in " in repr(open_parquet(write_folder(tmp_path, X, y)))
