@@ -163,7 +163,8 @@ def _costs(here: Any, dask: Any, device: Any) -> str:
     lines = [
         "| stage | grows with | one machine | local cluster | GPU |",
         "|---|---|---:|---:|---:|",
-        f"| reading | rows | {_time(here['per_row']['reading'])} | {_time(plain)} | – |",
+        f"| reading | rows | {_time(here['per_row']['reading'])}, files in cache | {_time(plain)} "
+        "| – |",
     ]
     for stage, unit in zip(
         STAGES, ("triplets", "chosen rows", "triplets", "chosen rows"), strict=True
