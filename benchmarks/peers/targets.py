@@ -48,25 +48,19 @@ def _usps(found: Results) -> Iterator[Line]:
     ours = methods.get("DuRP, quick")
     lda, nca = methods.get("LDA"), methods.get("NCA")
     quick = "usps: a whole fit (DuRP, quick) takes at most 3 × LDA's time"
-    if ours and lda and ours.conditions != lda.conditions:
-        yield quick, APART, None
-    elif ours and lda:
-        ratio = ours.seconds / lda.seconds
-        yield (
-            quick,
-            f"{ratio:.1f} ×",
-            ratio <= 3,
-        )
     faster = "usps: at least 100 × faster than NCA, with a better mAP"
-    if ours and nca and ours.conditions != nca.conditions:
-        yield faster, APART, None
-    elif ours and nca:
-        ratio = nca.seconds / ours.seconds
-        yield (
-            faster,
-            f"{ratio:.0f} ×, mAP {ours.map:.1f} and {nca.map:.1f}",
-            ratio >= 100 and ours.map > nca.map,
-        )
+    for what, theirs in ((quick, lda), (faster, nca)):
+        if not ours or not theirs:
+            continue
+        if ours.conditions != theirs.conditions:
+            yield what, APART, None
+        elif theirs is lda:
+            ratio = ours.seconds / lda.seconds
+            yield what, f"{ratio:.1f} ×", ratio <= 3
+        else:
+            ratio = theirs.seconds / ours.seconds
+            better = f"{ratio:.0f} ×, mAP {ours.map:.1f} and {theirs.map:.1f}"
+            yield what, better, ratio >= 100 and ours.map > theirs.map
 
 
 def _comparing(found: Results) -> Iterator[Line]:

@@ -246,13 +246,12 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
             "numbers only or strings only"
         ) from error
     known, expected = np.split(codes, [train.shape[0]])
-    if is_device_array(train):
-        votes = known[_device_ranking.nearest(train, test, int(k))]
-        return float(np.mean(_most_votes(votes) == expected))
-    if is_remote:
-        from ._dask import ranking
-
-        votes = known[ranking.nearest(train, test, int(k))]
+    if is_remote or is_device_array(train):
+        if is_remote:
+            from ._dask.ranking import nearest
+        else:
+            from ._device_ranking import nearest
+        votes = known[nearest(train, test, int(k))]
         return float(np.mean(_most_votes(votes) == expected))
     model = KNeighborsClassifier(n_neighbors=int(k), algorithm="brute")
     return float(np.mean(model.fit(train, known).predict(test) == expected))
