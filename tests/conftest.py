@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import makers
+
 settings.register_profile("dualmetric", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("dualmetric")
 
@@ -28,10 +30,5 @@ def triplet_matrices():
 
 @pytest.fixture(scope="session")
 def random_index():
-    """Random triples of three different rows."""
-
-    def build(n_rows, n_triplets, rng, dtype=np.int32):
-        picks = [rng.choice(n_rows, size=3, replace=False) for _ in range(n_triplets)]
-        return np.array(picks, dtype=dtype).reshape(-1, 3)
-
-    return build
+    """The maker of this name."""
+    return makers.random_index

@@ -1,6 +1,8 @@
 """The benchmark beside the peers: its runner on digits, its scores, its tables."""
 
 import json
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,11 +11,13 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
-from dualmetric import DuRP, DuRPCV
+from dualmetric import DuRP, MetricCV
+from makers import make_classes
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import _common  # noqa: E402
 from benchmarks.peers import (  # noqa: E402
     __main__,
     datasets,
@@ -109,11 +113,11 @@ def test_a_failure_is_recorded_with_its_message(tmp_path, monkeypatch):
 
 
 def test_names_of_solvers_differ_and_ours_are_all_there():
-    from dualmetric import learners
+    from dualmetric import estimators
 
     names = [solver.name for solver in all_solvers()]
     assert len(set(names)) == len(names)
-    ours = set(learners.__all__) - {"Euclidean"}  # that is "plain rows"
+    ours = set(estimators.__all__) - {"Euclidean"}  # that is "plain rows"
     assert ours <= {solver.name for solver in all_solvers() if solver.ours}
 
 
@@ -207,7 +211,7 @@ def made_record(solver="LDA", dataset="usps", **more):
         "features": 3,
         "classes": 2,
         "sparse": False,
-        "ours": solver.startswith("DuRP"),
+        "ours": solver.startswith(("DuRP", "MetricCV")),
         "linear": True,
         "compares": solver == "NCA",
         "busy": False,
@@ -245,12 +249,10 @@ def test_the_newest_line_counts(tmp_path):
 
 
 def test_facts_are_those_of_the_learner():
-    rng = np.random.default_rng(0)
-    y = np.arange(60) % 3
-    X = rng.normal(size=(60, 4)) + 2.0 * np.eye(3, 4)[y]
+    X, y = make_classes(60, 4, shift=2.0)
     model = DuRP(n_triplets=100, random_state=0).fit(X, y)
     assert set(worker.facts(model.transform)["parts"]) == set(model.timings_)
-    search = DuRPCV(n_triplets=100, random_state=0).fit(X, y)
+    search = MetricCV(n_triplets=100, random_state=0).fit(X, y)
     found = worker.facts(search.transform)
     assert found["settings"] == len(search.cv_results_["params"])
     assert found["chosen"] == search.best_params_
@@ -269,7 +271,7 @@ def made_results(tmp_path):
         made_record("NCA", map=0.58, fit_seconds=76.0),
         made_record("DuRP, quick", map=0.77, fit_seconds=0.3),
         made_record(
-            "DuRPCV",
+            "MetricCV",
             map=0.93,
             fit_seconds=4.0,
             linear=False,
@@ -297,7 +299,7 @@ def test_page_from_results(made_results, tmp_path):
     page = tmp_path / "page.md"
     report.write(made_results, page)
     text = page.read_text(encoding="utf-8")
-    assert "| ● DuRPCV | **93.0** |" in text
+    assert "| ● MetricCV | **93.0** |" in text
     assert "| LDA | 78.0 | euclidean | **90.0** | 0.20 | 10 |" in text
     assert "| ~7.00 |" in text  # seconds of the processors, where others were at work
     assert "failed: a \\| b" in text
@@ -327,3 +329,55 @@ def test_stored_results_hold_no_names_of_machines():
     for record in store.read().values():
         assert set(record["machine"]) <= {"processor", "cores", "memory_gb", "system"}
         assert "/home/" not in json.dumps(record)
+
+
+# other benchmarks
+
+
+def test_parts_of_an_experiment_are_stored_in_one_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(_common, "RESULTS", tmp_path)
+    _common.store("made", "one", {"seconds": 1.0})
+    _common.store("made", "two", {"seconds": 2.0}, device={"name": "some GPU"})
+    _common.store("made", "one", {"seconds": 3.0})  # replaces the first
+    assert _common.results("made", "one") == {"seconds": 3.0}
+    found = _common.records("made")
+    assert list(found) == ["one", "two"]
+    assert found["two"]["environment"]["device"] == {"name": "some GPU"}
+    assert found["two"]["environment"]["numpy"] == np.__version__
+    assert _common.records("another") == {}
+
+
+def test_every_stored_line_says_what_it_is():
+    for path in _common.RESULTS.glob("*.jsonl"):
+        if path != store.RESULTS:
+            for record in _common.records(path.stem).values():
+                assert set(record) == {"part", "commit", "environment", "results"}
+                assert "/home/" not in json.dumps(record)
+
+
+def test_pages_are_made_from_the_stored_results(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import scaling
+    import tables
+
+    assert tables.section() in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert scaling.section() in (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    made = "\n\n".join(part for part in report.sections(summary.results()) if part)
+    assert made in report.PAGE.read_text(encoding="utf-8")
+
+
+def test_two_versions_are_compared():
+    command = [sys.executable, str(ROOT / "benchmarks" / "compare.py"), str(ROOT), str(ROOT)]
+    command += ["dense", "ranking", "--repeats", "1", "--size", "0.03"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ratios = re.findall(r"^  (\S.*?)  .* (\d+\.\d+) \(", output, re.MULTILINE)
+    found = {name: float(ratio) for name, ratio in ratios}
+    assert {"whole fit, s", "sampling, s", "solving, s", "recovery, s"} < set(found)
+    assert found["mean distance"] == found["mAP"] == 1.0
+
+
+def test_what_is_not_a_checkout_is_refused(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks" / "compare.py"), str(ROOT), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is not a checkout" in done.stderr

@@ -16,7 +16,7 @@ import dualmetric
 from dualmetric import cli
 from dualmetric.datasets import NAMES, Dataset, load_dataset
 from dualmetric.paper import page, run
-from dualmetric.paper.cells import EXPERIMENTS, Cell, Store, plan
+from dualmetric.paper.cells import EXPERIMENTS, Store, plan
 from terminal import shown_on_terminal
 
 demo = importlib.import_module("dualmetric.cli.demo")  # the package has a function of that name
@@ -82,7 +82,8 @@ def computed(monkeypatch, stop_at=None, figures=False):
             sizes = {"classes": 3, "features": 4, "train": 5, "test": 6}
             return {**sizes, "note": "", "stand_in_for": None, "eigenvalues": [1.0]}
         names = ("map", "knn", "seconds", "cpu_seconds", "error", "relative_error", "gram_error")
-        return dict.fromkeys((*names, "kappa"), 0.5) | {"bound": None}
+        names += ("size", "error_of_ones", "diameter", "bound_given_gram")
+        return dict.fromkeys(names, 0.5) | {"bound": None}
 
     monkeypatch.setattr(run, "_compute", work)
     if not figures:
@@ -261,7 +262,10 @@ class TestDemo:
 
     def test_unknown_data_set(self, call):
         line = error_line(call("demo", "--dataset", "uspz"))
-        assert line == f"dualmetric: unknown data set 'uspz'; known: {', '.join(NAMES)}"
+        assert line == (
+            "dualmetric: unknown data set 'uspz': there is no file uspz.npz; known: "
+            + ", ".join(NAMES)
+        )
 
     @pytest.mark.parametrize("name", ["usps", "caltech30", "isolet1"])
     def test_data_that_are_not_here(self, call, name):
@@ -277,9 +281,9 @@ class TestDemo:
     @pytest.mark.parametrize(
         ("name", "reason"),
         [
-            ("taken/a.png", "taken is a file, not a folder; name another place"),
-            ("taken/new/a.png", "taken is a file, not a folder; name another place"),
-            ("folder.png", "it is a folder; name a file"),
+            ("taken/a.png", "taken is a file, not a folder; choose another folder"),
+            ("taken/new/a.png", "taken is a file, not a folder; choose another folder"),
+            ("folder.png", "it is a folder; give the name of a file"),
         ],
     )
     def test_out_that_cannot_be_written(self, call, monkeypatch, tmp_path, name, reason):
@@ -311,7 +315,7 @@ class TestDemo:
         assert done.exit_code == 2
         assert done.stderr == (
             "dualmetric: a.png could not be written: No space left on device; free some space or "
-            "name another place\n"
+            "choose another folder\n"
         )
         assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
         assert (tmp_path / "a.png").read_text() == "before"
@@ -432,16 +436,29 @@ class TestReproduce:
         computed(monkeypatch)
         arguments = ["reproduce", "--experiments", "statistics", "--out", "a"]
         call(*arguments)
-        damaged = Store(tmp_path / "a", {"trials": 5}).path(Cell("statistics", "digits"))
-        damaged.write_text("{")
+        path = tmp_path / "a" / "cells.jsonl"
+        first, _ = path.read_text().splitlines()
+        path.write_text(f"{first}\n{{}}\n")
         done = call(*arguments)
         assert done.exit_code == 2
         assert done.stderr == (
-            f"dualmetric: {damaged.relative_to(tmp_path)} is damaged: delete it, and it is "
-            "computed again\n"
+            "dualmetric: line 2 of a/cells.jsonl is not a stored result: delete the line, and the "
+            "result is computed again\n"
         )
-        damaged.unlink()
+        path.write_text(f"{first}\n")
         assert call(*arguments).exit_code == 0
+
+    def test_line_cut_by_a_kill(self, call, monkeypatch, tmp_path):
+        computed(monkeypatch)
+        arguments = ["reproduce", "--experiments", "statistics", "--out", "a"]
+        call(*arguments)
+        path = tmp_path / "a" / "cells.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        done = call(*arguments)
+        assert done.exit_code == 0
+        assert "the last line of a/cells.jsonl is incomplete" in done.stderr
+        assert "1 results, 0 of them stored already" in done.stdout
+        assert "1 results, 1 of them stored already" in call(*arguments).stdout
 
     def test_full_disk(self, call, monkeypatch, tmp_path):
         asked = computed(monkeypatch)
@@ -456,10 +473,10 @@ class TestReproduce:
         assert done.exit_code == 2
         assert re.fullmatch(
             r"dualmetric: \[Errno 28\] No space left on device; the results stored before are "
-            r"kept: 'a/cells/\S+\.json'\n",
+            r"kept: 'a/cells\.jsonl'\n",
             done.stderr,
         )
-        assert len(list((tmp_path / "a").glob("cells/*/*"))) == 2
+        assert len((tmp_path / "a" / "cells.jsonl").read_text().splitlines()) == 1 + 2
 
     def test_stopped_run_goes_on(self, call, monkeypatch):
         cells = plan(["methods"], ["digits"], 1)
@@ -468,8 +485,8 @@ class TestReproduce:
         done = call(*arguments)
         assert done.exit_code == 130
         assert done.stderr == (
-            "dualmetric: stopped; finished results are kept in a, and the same command goes on "
-            "from there\n"
+            "dualmetric: stopped; finished results are kept in a, and the same command "
+            "continues from there\n"
         )
         done = call(*arguments)
         assert done.exit_code == 0
@@ -487,7 +504,8 @@ def test_ctrl_c(call, monkeypatch, tmp_path):
         text=True,
     )
     end = time.monotonic() + 60
-    while len(list(tmp_path.glob("a/cells/*/*.json"))) < 2 and time.monotonic() < end:
+    path = tmp_path / "a" / "cells.jsonl"
+    while not (path.exists() and path.read_bytes().count(b"\n") > 2) and time.monotonic() < end:
         assert child.poll() is None
         time.sleep(0.05)
     child.send_signal(signal.SIGINT)
@@ -496,7 +514,7 @@ def test_ctrl_c(call, monkeypatch, tmp_path):
     assert time.monotonic() - begin < 30  # it ends the cell's compiled loop first
     assert child.returncode == 130
     assert said == (
-        "dualmetric: stopped; finished results are kept in a, and the same command goes on from "
+        "dualmetric: stopped; finished results are kept in a, and the same command continues from "
         "there\n"
     )
     assert not list(tmp_path.glob("a/**/.dualmetric-*"))
@@ -508,7 +526,7 @@ def test_ctrl_c(call, monkeypatch, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert f"40 results, {len(kept)} of them stored already" in done.stdout
     assert len(asked) == 40 - len(kept)
-    assert kept.items() <= store.results("theorem1").items()
+    assert kept.items() <= Store(tmp_path / "a", {"trials": 1}).results("theorem1").items()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")

@@ -21,20 +21,26 @@ from dualmetric import (
     OASIS,
     DuRP,
     Metric,
+    MetricCV,
     __version__,
     cli,
     knn_accuracy,
     mean_average_precision,
     metric,
 )
+from dualmetric._options import option, options_of, with_options
+from dualmetric.cli import _learning
 from dualmetric.cli._methods import METHODS
-from dualmetric.cli._parts import hold_out
+from dualmetric.cli._progress import Steps
 from dualmetric.cli._scores import verdict
-from dualmetric.rowfiles import _arrays, read_rows, write_rows
+from dualmetric.cli._split import hold_out
+from dualmetric.io import _arrays
+from dualmetric.io.rowfiles import read_rows, write_rows
+from dualmetric.supervision import Comparisons, Triplets
+from makers import make_classes, make_counts
 from terminal import shown_on_terminal
 
 doctor = importlib.import_module("dualmetric.cli.doctor")  # the package has a function so named
-parts = importlib.import_module("dualmetric.cli._parts")
 
 DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
 NAMES = ("green", "blue", "noise a", "noise b", "noise c", "[bold]odd")
@@ -44,22 +50,8 @@ COMMANDS = ["fit", "evaluate", "neighbors", "explain", "transform", "export", "i
 
 
 def make_rows(n=300, seed=0):
-    """Rows whose class shows in two features, among four of louder noise."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    X = 3.0 * rng.standard_normal((n, len(NAMES)))
-    X[:, :2] = 2.0 * np.eye(3)[y][:, 1:] + 0.3 * rng.standard_normal((n, 2))
-    return X, y
-
-
-def make_counts(n=300, seed=0):
-    """Counts of 40 words: each class has words of its own, and all share the others."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    rates = np.full((n, 40), 0.4)
-    for row, label in enumerate(y):
-        rates[row, 5 * label : 5 * label + 5] = 1.5
-    return sp.csr_matrix(rng.poisson(rates).astype(np.float32)), y
+    """Rows whose class shows in two features; the other four vary more."""
+    return make_classes(n, len(NAMES), shift=2.0, spread=[0.3, 0.3, 3, 3, 3, 3], seed=seed)
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +163,7 @@ class TestFit:
         written = json.loads((shared / "m.json").read_text())
         assert written["scores"] == scores
         assert written["better"] is True
-        assert written["rows"] == {"learned": 200, "held_out": 100}
+        assert written["rows"] == {"used": 200, "given": 200, "held_out": 100}
 
     def test_what_it_prints(self, data, folder):
         done = run("fit", data, "--shrinkage", 0.3, "-o", "new/folder/a.safetensors")
@@ -207,7 +199,7 @@ class TestFit:
         assert found["method"] == expected
         assert Metric.load("metric.safetensors").info["method"] == expected
         assert (found["recommendation"] is not None) == (method == "auto")
-        assert (found["duality_gap"] is None) == (method in ("auto", "oasis", "lmnn", "euclidean"))
+        assert (found["duality_gap"] is None) == (method not in ("durp", "duori", "srp", "spca"))
 
     def test_auto_chooses_what_is_not_given(self, data):
         # called as users do, without naming it
@@ -216,10 +208,6 @@ class TestFit:
         assert "Chosen on a part of the training rows: Use DuRP(" in " ".join(done.stdout.split())
         parameters = Metric.load("metric.safetensors").info["parameters"]
         assert (parameters["shrinkage"], parameters["n_components"]) == (0.3, 2)
-        np.save("t.npy", np.array([[0, 3, 1], [1, 4, 2]]))
-        # held-out rows without labels cannot be scored: with triplets it is DuRP
-        done = CliRunner().invoke(cli.app, ["fit", str(data), "--triplets", "t.npy"])
-        assert "DuRP learned from" in done.stdout
 
     def test_options(self, data):
         found = as_json(
@@ -254,7 +242,71 @@ class TestFit:
     )
     def test_options_that_do_not_go_with_a_method(self, data, method, option, value):
         line = refused("fit", data, "--method", method, option, value)
-        assert line == f"{option} does not go with --method {method}: leave it out"
+        assert line == f"{option} does not apply to --method {method}: leave it out"
+
+    @pytest.mark.parametrize("method", ["durp", "auto"])
+    @pytest.mark.parametrize(
+        ("option", "value", "said"),
+        [
+            ("--rank", "0", "a whole number of at least 1, or None; got 0"),
+            ("--rank", "many", "a whole number of at least 1, or None; got 'many'"),
+            ("--rank", "2.5", "a whole number of at least 1, or None; got '2.5'"),
+            ("--shrinkage", "1.5", "a finite number above 0 and at most 1; got 1.5"),
+            ("--shrinkage", "none", "a finite number above 0 and at most 1; got None"),
+            ("--power", "nan", "a finite number of at least -1; got nan"),
+            ("--projections", "0", "a whole number of at least 1; got 0"),
+            ("--max-rows", "1", "a whole number of at least 2, or None; got 1"),
+            ("--distance", "manhattan", "one of 'euclidean', 'cosine'; got 'manhattan'"),
+            ("--sampler", "best", "one of "),
+        ],
+    )
+    def test_values_are_checked_by_the_declaration(self, folder, method, option, value, said):
+        line = refused("fit", "absent.npz", "--method", method, option, value)
+        assert line.startswith(f"{option} must be {said}")
+
+    def test_flags_follow_from_the_declarations(self, data, monkeypatch):
+        @with_options
+        class Spiced(DuRP):
+            hot_spice: float = option("float", default=1.0, low=0, help="h", flag="Adds spice.")
+
+        monkeypatch.setattr("dualmetric.estimators.DuRP", Spiced)
+        assert re.search("--hot-spice +NUMBER +Adds spice.", run("fit", "--help").stdout)
+        assert as_json("fit", data, "--hot-spice", 0.5)["parameters"]["hot_spice"] == 0.5
+        line = refused("fit", data, "--hot-spice", -1)
+        assert line == "--hot-spice must be a finite number of at least 0; got -1.0"
+        line = refused("fit", data, "--hot-spice", 1, "--method", "srp")
+        assert line == "--hot-spice does not apply to --method srp: leave it out"
+
+    def test_flags_have_the_help_of_the_declarations(self):
+        shown = " ".join(re.sub("[│╭╮╰╯─]", " ", run("fit", "--help").stdout).split())
+        options = {**options_of(DuRP), "scoring": options_of(MetricCV)["scoring"]}
+        flags = {"n_components": "rank", "n_projections": "projections"}
+        for name, declared in options.items():
+            flag = "--" + flags.get(name, name).replace("_", "-")
+            assert (f"{flag} N" in shown) == bool(declared.flag), name
+            assert declared.flag in shown
+
+    def test_prior(self, data, folder):
+        found = as_json("fit", data, "--prior", "identity", "--distance", "cosine")
+        assert found["parameters"]["prior"] == "identity"
+        assert found["distance"] == "cosine"
+        near = as_json("neighbors", "metric.safetensors", data, "--query", 3)
+        assert near["plain"] == "cosine"
+        X, y = load(data)["X"][:200], load(data)["y"][:200]
+        expected = DuRP(prior="identity", distance="cosine", random_state=0).fit(X, y).metric_
+        np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
+        (folder / "metric.safetensors").unlink()
+        assert "prior must be None, 'identity'" in refused("fit", data, "--prior", "flat")
+        line = refused("fit", data, "--prior", "identity", "--method", "auto")
+        assert line == "--prior does not apply to --method auto: leave it out"
+        assert not left(folder)
+
+    def test_scoring(self, data):
+        few = ("--method", "auto", "--rank", 2, "--shrinkage", 0.3, "--lift", "none")
+        found = as_json("fit", data, *few, "--scoring", "knn")
+        assert "right neighbours" in found["recommendation"]
+        line = refused("fit", data, *few, "--scoring", "agreement")
+        assert "scoring='agreement' does not apply to labels" in line
 
     def test_auto_takes_the_lift_and_the_power(self, data):
         options = ("--shrinkage", 0.3, "--rank", 2, "--power", 0.4)
@@ -273,10 +325,13 @@ class TestFit:
 
     def test_wrong_lifts(self, data, folder):
         line = refused("fit", data, "--lift", "poly")
-        assert line == "--lift: 'poly' is not known; known: none, rbf"
+        assert line == "--lift must be one of None, 'rbf'; got 'poly'"
         assert "exclude each other" in refused("fit", data, "--lift", "rbf", "--tfidf")
         write_rows("a.svm", *make_rows())
-        assert "a.svm are sparse" in refused("fit", "a.svm", "--lift", "rbf")
+        for method in ("durp", "auto"):
+            line = refused("fit", "a.svm", "--lift", "rbf", "--method", method)
+            assert "dense rows" in line
+            assert "sparse" in line
         assert left(folder) == ["a.svm"]
 
     def test_one_class(self, folder):
@@ -285,7 +340,7 @@ class TestFit:
 
     def test_unknown_method(self, data, folder):
         line = refused("fit", data, "--method", "itml")
-        assert line == f"--method: 'itml' is not known; known: {', '.join(METHODS)}"
+        assert line == f"--method: 'itml' is not known; use one of {', '.join(METHODS)}"
         assert not left(folder)
 
     def test_not_better(self, data):
@@ -298,7 +353,7 @@ class TestFit:
         X, y = make_rows()
         write_rows("a.csv", X, np.array(CLASSES)[y])
         found = as_json("fit", "a.csv")
-        assert found["rows"] == {"learned": 210, "held_out": 90}
+        assert found["rows"] == {"used": 210, "given": 210, "held_out": 90}
         assert found["better"] is True
 
     def test_labels_in_a_file(self):
@@ -344,19 +399,23 @@ class TestHeldOut:
     def test_file_without_a_split(self):
         X, y = make_rows()
         np.savez("a.npz", X=X, y=y)
-        assert as_json("fit", "a.npz")["rows"] == {"learned": 210, "held_out": 90}
+        assert as_json("fit", "a.npz")["rows"] == {"used": 210, "given": 210, "held_out": 90}
         found = as_json("fit", "a.npz", "--holdout", 0.2)
-        assert found["rows"] == {"learned": 240, "held_out": 60}
+        assert found["rows"] == {"used": 240, "given": 240, "held_out": 60}
 
     def test_a_share_that_is_asked_for_comes_before_the_split(self, data):
-        assert as_json("fit", data, "--holdout", 0.2)["rows"] == {"learned": 240, "held_out": 60}
+        assert as_json("fit", data, "--holdout", 0.2)["rows"] == {
+            "used": 240,
+            "given": 240,
+            "held_out": 60,
+        }
 
     def test_nothing(self, data):
         done = run("fit", data, "--holdout", 0)
         assert "No scores: there are no held-out rows with labels.\n" in done.stdout
         found = as_json("fit", data, "--holdout", 0)
         assert (found["scores"], found["better"]) == (None, None)
-        assert found["rows"] == {"learned": 300, "held_out": 0}
+        assert found["rows"] == {"used": 300, "given": 300, "held_out": 0}
         assert "scores" not in Metric.load("metric.safetensors").info
         X, y = make_rows()
         np.testing.assert_array_equal(
@@ -399,7 +458,7 @@ class TestHeldOut:
         X, y = make_rows(90, seed=1)
         np.savez("t.npz", X=X, y=y)
         found = as_json("fit", data, "--test", "t.npz")
-        assert found["rows"] == {"learned": 200, "held_out": 90}
+        assert found["rows"] == {"used": 200, "given": 200, "held_out": 90}
         expected = mean_average_precision(Metric.load("metric.safetensors").transform(X), y)
         assert found["scores"]["learned"]["map"] == pytest.approx(expected)
         np.savez("u.npz", X=X, y=y, train_idx=np.arange(60), test_idx=np.arange(60, 90))
@@ -412,7 +471,7 @@ class TestHeldOut:
         write_rows("test.svm", X[200:], y[200:])
         found = as_json("fit", "train.svm", "--test", "test.svm")
         assert found["n_features"] == 6
-        assert found["rows"] == {"learned": 200, "held_out": 100}
+        assert found["rows"] == {"used": 200, "given": 200, "held_out": 100}
 
     def test_wrong_test_files(self, data):
         X, y = make_rows(30)
@@ -424,8 +483,8 @@ class TestHeldOut:
         assert "exclude each other" in refused("fit", data, "--test", "t.npy", "--holdout", 0.1)
 
     def test_many_rows_are_sampled(self, data, monkeypatch):
-        monkeypatch.setattr(parts, "SCORED_ROWS", 20)
-        monkeypatch.setattr(parts, "VOTING_ROWS", 30)
+        monkeypatch.setattr(_learning, "SCORED_ROWS", 20)
+        monkeypatch.setattr(_learning, "VOTING_ROWS", 30)
         done = run("fit", data, "--json", "a.json")
         assert done.stderr == (
             "dualmetric: note: scores are those of 20 held-out rows, chosen at random\n"
@@ -441,9 +500,51 @@ class TestHeldOut:
         assert isinstance(read_rows("x.npy").X, np.memmap)
         mapped = as_json("fit", "x.npy", "--labels", "y.npy")
         assert mapped["scores"] == whole["scores"]
-        monkeypatch.setattr("dualmetric.sources.LEARNING_ROWS", 60)
-        fewer = as_json("fit", "x.npy", "--labels", "y.npy")
-        assert fewer["rows"] == {"learned": 60, "held_out": 90}
+        fewer = as_json("fit", "x.npy", "--labels", "y.npy", "--max-rows", 60)
+        assert fewer["rows"] == {"used": 60, "given": 210, "held_out": 90}
+
+
+class TestMaxRows:
+    @pytest.mark.parametrize("method", ["durp", "auto"])
+    def test_fewer_rows(self, data, method):
+        few = ("--rank", 2, "--shrinkage", 0.3, "--method", method)
+        done = run("fit", data, "--max-rows", 60, *few, "--json", "a.json")
+        assert "\nLearned from 60 of 200 rows; --max-rows changes that.\n" in done.stdout
+        found = json.loads(Path("a.json").read_text())
+        assert found["rows"] == {"used": 60, "given": 200, "held_out": 100}
+        learned = Metric.load("metric.safetensors")
+        assert learned.info["rows"] == found["rows"]
+        assert as_json("info", "metric.safetensors")["rows"] == found["rows"]
+        shown = run("info", "metric.safetensors").stdout
+        assert re.search("^rows +60 of 200 learned from, 100 held out$", shown, re.M)
+        if method == "durp":
+            X, y = load(data)["X"][:200], load(data)["y"][:200]
+            model = DuRP(n_components=2, shrinkage=0.3, max_rows=60, random_state=0)
+            with pytest.warns(UserWarning, match="active triplets were found"):
+                model.fit(X, y)
+            np.testing.assert_array_equal(learned.factor, model.metric_.factor)
+
+    def test_all_rows(self, data):
+        done = run("fit", data, "--max-rows", "none")
+        assert "--max-rows" not in done.stdout
+        assert Metric.load("metric.safetensors").info["parameters"]["max_rows"] is None
+
+    @pytest.mark.parametrize("method", ["durp", "euclidean"])
+    def test_mapped_counts(self, method, monkeypatch):
+        counts, y = make_counts(300)
+        np.save("x.npy", counts.toarray())
+        np.save("y.npy", y)
+        arguments = ("fit", "x.npy", "--labels", "y.npy", "--tfidf", "--distance", "cosine")
+        run(*arguments, "--method", method, "-o", "a")
+        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 40 * 8 * 32)
+        assert isinstance(read_rows("x.npy").X, np.memmap)
+        run(*arguments, "--method", method, "-o", "b")
+        whole, mapped = Metric.load("a"), Metric.load("b")
+        np.testing.assert_array_equal(mapped.idf, whole.idf)
+        np.testing.assert_allclose(mapped.centre, whole.centre, rtol=1e-12)
+        if method == "durp":
+            np.testing.assert_array_equal(mapped.factor, whole.factor)
 
 
 class TestTriplets:
@@ -466,8 +567,11 @@ class TestTriplets:
         done = run("fit", "x.npy", "--triplets", name, "--json", "a.json")
         assert "No scores: there are no held-out rows with labels." in done.stdout
         found = json.loads((folder / "a.json").read_text())
-        assert (found["scores"], found["rows"]) == (None, {"learned": 300, "held_out": 0})
-        expected = DuRP(random_state=0).fit(X, triplets=triples).metric_
+        assert (found["scores"], found["rows"]) == (
+            None,
+            {"used": 300, "given": 300, "held_out": 0},
+        )
+        expected = DuRP(random_state=0).fit(X, Triplets(triples)).metric_
         np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
 
     def test_labels_serve_the_scores(self, triples, data, folder):
@@ -479,10 +583,10 @@ class TestTriplets:
             "held-out rows\n"
         )
         found = json.loads((folder / "a.json").read_text())
-        assert found["rows"] == {"learned": 200, "held_out": 100}
+        assert found["rows"] == {"used": 200, "given": 200, "held_out": 100}
         assert found["scores"] is not None
         X = load(data)["X"][:200]
-        expected = DuRP(random_state=0).fit(X, triplets=inside).metric_
+        expected = DuRP(random_state=0).fit(X, Triplets(inside)).metric_
         np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
 
     def test_scores_of_a_test_file_alone(self, triples, folder):
@@ -498,25 +602,44 @@ class TestTriplets:
     def test_mapped_file(self, triples, monkeypatch):
         np.save("x.npy", make_rows()[0])
         np.save("t.npy", triples[:40])
+        whole = as_json("fit", "x.npy", "--triplets", "t.npy", "--max-rows", 50)
+        assert whole["rows"]["used"] >= len(np.unique(triples[:40]))
+        expected = Metric.load("metric.safetensors").factor
         monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
-        found = as_json("fit", "x.npy", "--triplets", "t.npy")
-        assert found["rows"]["learned"] == len(np.unique(triples[:40]))
+        found = as_json("fit", "x.npy", "--triplets", "t.npy", "--max-rows", 50)
+        assert found["rows"] == whole["rows"]
+        np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected)
 
     def test_other_learners(self, triples, data):
         np.save("t.npy", triples[(triples < 200).all(axis=1)])
         run("fit", data, "--triplets", "t.npy", "--method", "oasis")
-        expected = OASIS(random_state=0).fit(load(data)["X"][:200], triplets=np.load("t.npy"))
+        expected = OASIS(random_state=0).fit(load(data)["X"][:200], Triplets(np.load("t.npy")))
         found = Metric.load("metric.safetensors")
         np.testing.assert_array_equal(found.factor, expected.metric_.factor)
         for method in ("lmnn", "euclidean"):
             line = refused("fit", data, "--triplets", "t.npy", "--method", method)
-            assert line.startswith(f"--triplets do not go with --method {method}")
+            assert line.startswith(f"--triplets does not apply to --method {method}")
+
+    def test_auto(self, triples, folder):
+        np.save("x.npy", make_rows()[0])
+        np.save("t.npy", triples)
+        few = ("--rank", 2, "--shrinkage", 0.3, "--lift", "none")
+        found = as_json("fit", "x.npy", "--triplets", "t.npy", "--method", "auto", *few)
+        assert "agreement" in found["recommendation"]
+        options = {"ranks": [2], "shrinkages": [0.3], "lifts": [None], "random_state": 0}
+        expected = MetricCV(**options).fit(make_rows()[0], Triplets(triples))
+        assert found["recommendation"] == expected.recommend()
+        found = Metric.load("metric.safetensors")
+        np.testing.assert_array_equal(found.factor, expected.metric_.factor)
+        np.save("t.npy", triples[:4])
+        line = refused("fit", "x.npy", "--triplets", "t.npy", "--method", "auto")
+        assert "4 comparisons are too few to hold some out" in line
 
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("0,1,2\n0,1\n", "line 2 is not three row numbers with commas: '0,1'"),
-            ("0,1,2\n0,1,red\n", "line 2 is not three row numbers"),
+            ("0,1,2\n0,1\n", "line 2 must be 3 row numbers with commas; got '0,1'"),
+            ("0,1,2\n0,1,red\n", "line 2 must be 3 row numbers"),
             ("0,1,9999\n", "names a row that X does not have"),
             ("0,0,1\n", "anchor and positive are the same row"),
             ("", "triplets is empty"),
@@ -537,13 +660,68 @@ class TestTriplets:
         (folder / "t.json").write_text("[]")
         assert "triplets are read from .npy" in refused("fit", data, "--triplets", "t.json")
         np.save("t.npy", [[200, 203, 201]])
-        assert "every triplet names a held-out row" in refused("fit", data, "--triplets", "t.npy")
+        assert "all of them name held-out rows" in refused("fit", data, "--triplets", "t.npy")
+
+
+class TestComparisons:
+    @pytest.fixture
+    def index(self):
+        y = make_rows()[1]
+        picks = np.random.default_rng(0).integers(300, size=(3000, 4))
+        a, b, c, d = picks.T
+        return picks[(y[a] == y[b]) & (y[c] != y[d]) & (a != b)]
+
+    @pytest.mark.parametrize("name", ["c.npy", "c.npz", "c.csv"])
+    def test_without_labels(self, index, name):
+        X = make_rows()[0]
+        np.save("x.npy", X)
+        np.save("c.npy", index)
+        np.savez("c.npz", comparisons=index, remark="of people")
+        np.savetxt("c.csv", index, fmt="%d", delimiter=",")
+        found = as_json("fit", "x.npy", "--comparisons", name)
+        assert found["rows"] == {"used": 300, "given": 300, "held_out": 0}
+        expected = DuRP(random_state=0).fit(X, Comparisons(index)).metric_
+        np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
+
+    def test_labels_serve_the_scores(self, index, data, folder):
+        np.save("c.npy", index)
+        done = run("fit", data, "--comparisons", "c.npy", "--json", "a.json")
+        inside = index[(index < 200).all(axis=1)]
+        assert done.stderr == (
+            f"dualmetric: note: {len(inside):,} of {len(index):,} comparisons are used: the others "
+            "name held-out rows\n"
+        )
+        found = json.loads((folder / "a.json").read_text())
+        assert found["better"] is True
+        expected = DuRP(random_state=0).fit(load(data)["X"][:200], Comparisons(inside)).metric_
+        np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
+
+    def test_auto(self, index):
+        np.save("x.npy", make_rows()[0])
+        np.save("c.npy", index)
+        few = ("--rank", 2, "--shrinkage", 0.3, "--lift", "none", "--method", "auto")
+        found = as_json("fit", "x.npy", "--comparisons", "c.npy", *few)
+        assert "agreement" in found["recommendation"]
+
+    def test_what_is_wrong(self, data, folder):
+        (folder / "c.csv").write_text("0,1,2,3\n0,1,2\n")
+        line = refused("fit", data, "--comparisons", "c.csv")
+        assert line == (
+            "--comparisons: c.csv: line 2 must be 4 row numbers with commas; got '0,1,2'"
+        )
+        (folder / "c.csv").write_text("0,0,1,2\n")
+        assert "a and b are the same row" in refused("fit", data, "--comparisons", "c.csv")
+        (folder / "t.csv").write_text("0,1,2\n")
+        line = refused("fit", data, "--comparisons", "c.csv", "--triplets", "t.csv")
+        assert line == "--triplets and --comparisons exclude each other: give one of them"
+        line = refused("fit", data, "--comparisons", "c.csv", "--method", "lmnn")
+        assert line == "--comparisons does not apply to --method lmnn: use another method"
 
 
 class TestTfidf:
     @pytest.fixture
     def counts(self):
-        X, y = make_counts()
+        X, y = make_counts(300, dtype=np.float32)
         parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
         np.savez("c.npz", y=y, train_idx=np.arange(200), test_idx=np.arange(200, 300), **parts)
         return X, y
@@ -558,7 +736,7 @@ class TestTfidf:
 
     def test_it_is_offered_for_counts_only(self, data):
         assert run("fit", data).stderr == ""
-        X, y = make_counts()
+        X, y = make_counts(300, dtype=np.float32)
         for rows in (0.5 * X, -X):
             write_rows("c.npz", rows, y)
             assert "--tfidf" not in run("fit", "c.npz").stderr
@@ -593,7 +771,7 @@ class TestTfidf:
         assert "tf-idf is for counts, and the rows hold negative numbers" in line
 
     def test_auto_does_not_lift_counts(self):
-        counts, y = make_counts()
+        counts, y = make_counts(300, dtype=np.float32)
         np.savez("c.npz", X=counts.toarray(), y=y)
         run("fit", "c.npz", "--tfidf", "--method", "auto", "--shrinkage", 0.5, "--rank", 2)
         learned = Metric.load("metric.safetensors")
@@ -678,8 +856,7 @@ class TestEvaluate:
         done = run("evaluate", "metric.safetensors", data)
         assert "On 100 rows, with" in done.stdout
         assert done.stderr == (
-            "dualmetric: note: the metric was learned from these rows, so that the scores flatter "
-            "it\n"
+            "dualmetric: note: the metric was learned from these rows, so the scores are too good\n"
         )
 
     @pytest.mark.parametrize(
@@ -732,8 +909,8 @@ class TestEvaluate:
             (["--texts", "t.txt"], "give --report too"),
             (["--image-shape", "2x3"], "give --report too"),
             (["--report", "a.html", "--image-shape", "2x4"], "does not make 6 features"),
-            (["--report", "a.html", "--image-shape", "6"], "is not height x width"),
-            (["--report", "a.html", "--image-shape", "axb"], "is not height x width"),
+            (["--report", "a.html", "--image-shape", "6"], "must be HEIGHTxWIDTH"),
+            (["--report", "a.html", "--image-shape", "axb"], "must be HEIGHTxWIDTH"),
             (["--report", "a.html", "--texts", "t.txt"], "t.txt has 2 lines for 300 rows"),
             (["--report", "a.html", "--texts", "no.txt"], "no.txt does not exist"),
             (["--names", "t.txt"], "--names: t.txt has 2 names for 6 features"),
@@ -797,13 +974,12 @@ class TestVerdict:
     def test_not_better_than_one_of_them(self, learned):
         said = verdict(self.numbers((0.4, 0.5, 0.9), (0.55, 0.5, 0.9), (learned, 0.9, 0.9)))
         assert said.startswith("The learned distance is not better than plain cosine distance on")
-        assert f"(mAP {100 * learned:.1f} %, against 55.0 %)" in said
+        assert f"(mAP {100 * learned:.1f} %, compared with 55.0 %)" in said
 
 
 class TestNeighbors:
     @pytest.mark.parametrize("kind", metric.DISTANCES)
-    def test_nearest(self, data, kind, monkeypatch):
-        monkeypatch.setattr(importlib.import_module("dualmetric.cli.neighbors"), "_BLOCK", 64)
+    def test_nearest(self, data, kind):
         run("fit", data, "--distance", kind, "-o", "m")
         found = as_json("neighbors", "m", data, "--query", "3, 299", "--query", 3, "-k", 4)
         X = load(data)["X"]
@@ -839,7 +1015,7 @@ class TestNeighbors:
         np.save("x.npy", make_rows()[0])
         whole = as_json("neighbors", learned, "x.npy", "--query", 7)
         monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
-        monkeypatch.setattr("dualmetric.sources._BLOCK_BYTES", 1000)
+        monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 1000)
         assert as_json("neighbors", learned, "x.npy", "--query", 7) == whole
 
     def test_fewer_rows_than_asked_for(self, learned):
@@ -860,9 +1036,10 @@ class TestNeighbors:
 
     def test_wrong_rows(self, data, learned):
         line = refused("neighbors", learned, data, "--query", 300)
-        assert line == f"{data} has no row 300: they are numbered from 0 to 299"
-        assert "'x' is not the number of a row" in refused("neighbors", learned, data, "--query=x")
-        assert "'-1' is not the number" in refused("neighbors", learned, data, "--query=-1")
+        assert line == f"{data} has no row 300: row numbers go from 0 to 299"
+        for wrong in ("x", "-1"):
+            line = refused("neighbors", learned, data, f"--query={wrong}")
+            assert line == f"--query must be row numbers from 0 on; got {wrong!r}"
 
 
 class TestExplain:
@@ -884,7 +1061,7 @@ class TestExplain:
         assert "[red]word 0" in shown
         (folder / "names.txt").write_text("one\n")
         line = refused("explain", learned, data, 3, 10, "--names", "names.txt")
-        assert line == "--names: names.txt has 1 names for 6 features: give one a line"
+        assert line == "--names: names.txt has 1 names for 6 features: give one name per line"
 
     def test_names_of_the_metric_and_of_the_file(self, learned, folder):
         np.save("x.npy", make_rows()[0])
@@ -894,7 +1071,7 @@ class TestExplain:
         assert "height" in run("explain", "m", "a.csv", 0, 1).stdout
 
     def test_sparse_rows(self):
-        X, y = make_counts()
+        X, y = make_counts(300, dtype=np.float32)
         write_rows("c.npz", X, y)
         run("fit", "c.npz", "--tfidf", "--distance", "cosine", "-o", "m")
         found = as_json("explain", "m", "c.npz", 0, 1)
@@ -928,7 +1105,7 @@ class TestTransform:
         X = make_rows()[0].astype(np.float32)
         np.save("x.npy", X)
         monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
-        monkeypatch.setattr("dualmetric.sources._BLOCK_BYTES", 24 * 120)
+        monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 24 * 120)
         heights = []
         apply = Metric.apply
 
@@ -947,15 +1124,15 @@ class TestTransform:
         (folder / "a.csv").write_text(",".join(reversed(NAMES)) + "\n1,2,3,4,5,6\n")
         line = refused("transform", learned, "a.csv", "-o", "v.npy")
         assert line == (
-            "a.csv: column 0 (counted from 0) is '[bold]odd', where the metric was learned with "
-            "'green': put the columns in the same order"
+            "a.csv: column 0 (counted from 0) is '[bold]odd', but the metric was learned with "
+            "'green' there: put the columns in the same order"
         )
 
     def test_the_input_is_kept(self, learned, folder):
         np.save("x.npy", make_rows()[0])
         before = (folder / "x.npy").read_bytes()
         line = refused("transform", learned, "x.npy", "-o", "./x.npy")
-        assert line == "--out: x.npy is a file of this command already: choose another"
+        assert line == "--out: x.npy is another file of this command: choose another name"
         assert (folder / "x.npy").read_bytes() == before
 
 
@@ -1024,7 +1201,7 @@ class TestInfo:
             "rows +200 learned from, 100 held out",
         ):
             assert re.search(f"^{line}$", shown, re.M), line
-        assert "On held-out rows, when it was learned:" in shown
+        assert "On held-out rows, when the metric was learned:" in shown
 
     def test_metric_of_another_origin(self, folder):
         Metric(np.eye(3)).save("m")
@@ -1041,7 +1218,7 @@ class TestInfo:
             {"scores": {"learned": {"map": "high", "knn": 1, "recall": None}}},
             {"scores": {"learned": {"map": 1e300, "knn": 1, "recall": 1}}},
             {"scores": [1], "rows": 3, "parameters": [1], "class_names": 7, "method": {}},
-            {"rows": {"learned": "all"}, "class_names": [1, None], "version": [2]},
+            {"rows": {"used": "all"}, "class_names": [1, None], "version": [2]},
         ],
     )
     def test_odd_metadata_are_left_out(self, info):
@@ -1172,8 +1349,8 @@ class TestJson:
         ):
             line = refused(*arguments, "--json", "taken/a.json")
             assert line == (
-                "--json: taken/a.json cannot be written: taken is a file, not a folder; name "
-                "another place"
+                "--json: taken/a.json cannot be written: taken is a file, not a folder; choose "
+                "another folder"
             )
         assert left(folder) == ["taken"]
 
@@ -1215,7 +1392,7 @@ class TestBadInput:
     def test_text_where_numbers_belong(self, folder):
         (folder / "a.csv").write_text("a,b,label\n1,2,x\n3,four,y\n")
         line = refused("fit", "a.csv")
-        assert line.startswith("a.csv: column 'b' has text where numbers belong, 'four' in row 1 ")
+        assert re.match(r"a\.csv: column 'b' has .*'four'.* in row 1 \(counted from 0\)", line)
 
     def test_metric_of_another_width(self, learned, folder):
         np.savez("a.npz", X=np.ones((4, 5)), y=[0, 0, 1, 1])
@@ -1242,16 +1419,16 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "reason"),
         [
-            ("taken/a.npy", "taken is a file, not a folder; name another place"),
-            ("taken/new/a.npy", "taken is a file, not a folder; name another place"),
-            ("folder.npy", "it is a folder; name a file"),
+            ("taken/a.npy", "taken is a file, not a folder; choose another folder"),
+            ("taken/new/a.npy", "taken is a file, not a folder; choose another folder"),
+            ("folder.npy", "it is a folder; give the name of a file"),
         ],
     )
     def test_unwritable_output(self, data, learned, folder, monkeypatch, name, reason):
         def work(*arguments, **options):
             raise AssertionError("it is to be told before the work")
 
-        monkeypatch.setattr("dualmetric.rowfiles.read_rows", work)
+        monkeypatch.setattr("dualmetric.io.rowfiles.read_rows", work)
         monkeypatch.setattr(Metric, "load", work)
         (folder / "taken").write_text("mine")
         (folder / "folder.npy").mkdir()
@@ -1267,7 +1444,8 @@ class TestBadInput:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         said = (
-            "could not be written: No space left on device; free some space or name another place"
+            "could not be written: No space left on device; free some space or choose another "
+            "folder"
         )
         for name in ("a.npy", "m"):
             (folder / name).write_text("before")
@@ -1290,7 +1468,7 @@ class TestBadInput:
             raise AssertionError("it is to be told before the work")
 
         monkeypatch.setattr(Metric, "load", work)
-        monkeypatch.setattr("dualmetric.rowfiles.read_rows", work)
+        monkeypatch.setattr("dualmetric.io.rowfiles.read_rows", work)
         os.mkfifo("pipe.npy")
         (folder / "link.npy").symlink_to("pipe.npy")
         for name in ("pipe.npy", "link.npy"):
@@ -1303,8 +1481,8 @@ class TestBadInput:
     @pytest.mark.parametrize("name", ["a.npy", "a.onnx", "a.pkl"])
     def test_a_metric_is_not_named_as_another_kind_of_file(self, data, folder, name):
         assert refused("fit", data, "-o", name) == (
-            f"--out: {name} is no name for a metric, which ends in .safetensors; dualmetric export "
-            "writes other files"
+            f"--out: metric files must end in .safetensors; got {name}. dualmetric export writes "
+            "other formats"
         )
         assert not left(folder)
 
@@ -1317,21 +1495,21 @@ class TestBadInput:
             ["fit", data, "-o", "a", "--json", "a"],
         ):
             line = refused(*arguments)
-            assert "is a file of this command already" in line or "must end in one of" in line
+            assert "is another file of this command" in line or "must end in one of" in line
         assert not left(folder)
 
     def test_not_enough_memory(self, data, monkeypatch):
         def allocate(*arguments, **options):
             raise MemoryError("Unable to allocate 9 TiB")
 
-        monkeypatch.setattr("dualmetric.rowfiles.read_rows", allocate)
-        assert refused("fit", data) == "there is not enough memory: Unable to allocate 9 TiB"
+        monkeypatch.setattr("dualmetric.io.rowfiles.read_rows", allocate)
+        assert refused("fit", data) == "not enough memory: Unable to allocate 9 TiB"
 
     def test_an_error_of_many_lines_is_one(self, data, monkeypatch):
         def fail(*arguments, **options):
             raise ValueError("first\nsecond")
 
-        monkeypatch.setattr("dualmetric.rowfiles.read_rows", fail)
+        monkeypatch.setattr("dualmetric.io.rowfiles.read_rows", fail)
         assert refused("fit", data) == "first second"
 
     @pytest.mark.parametrize(
@@ -1340,8 +1518,8 @@ class TestBadInput:
             (["fit"], "Missing argument 'DATA'; see dualmetric fit --help"),
             (["learn"], "No such command 'learn'"),
             (["--colour", "fit"], "No such option: --colour"),
-            (["fit", "a.npz", "--rank", "0"], "Invalid value for '--rank'"),
-            (["fit", "a.npz", "--rank", "many"], "Invalid value for '--rank'"),
+            (["fit", "a.npz", "--holdout", "1"], "Invalid value for '--holdout'"),
+            (["fit", "a.npz", "--seed", "many"], "Invalid value for '--seed'"),
             (["transform", "m", "a.npz"], "Missing option"),
             (["explain", "m", "a.npz", "1"], "Missing argument 'ROW'"),
         ],
@@ -1377,6 +1555,7 @@ class TestStart:
         assert shown - {"--help", "--verbose"} <= set(re.findall(r"--[a-z-]+", section))
 
     def test_help_of_commands_loads_nothing_heavy(self):
+        light = [name for name in COMMANDS if name != "fit"]  # whose flags are the estimators'
         code = (
             "import sys\n"
             "from dualmetric.cli import app\n"
@@ -1386,15 +1565,32 @@ class TestStart:
             "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))"
         )
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, *COMMANDS],
+            [sys.executable, "-W", "error", "-c", code, *light],
             capture_output=True,
             text=True,
             timeout=60,
             check=True,
         )
-        assert done.stdout.count("Usage:") == len(COMMANDS)
+        assert done.stdout.count("Usage:") == len(light)
         loaded = set(done.stdout.rpartition("LOADED")[2].split())
         assert not {"numba", "sklearn", "scipy", "numpy", "safetensors", "pyarrow"} & loaded
+
+    def test_help_of_fit_loads_no_compiler(self):
+        code = (
+            "import sys\n"
+            "from dualmetric.cli import app\n"
+            "try: app(['fit', '--help'])\n"
+            "except SystemExit as end: assert end.code == 0, end.code\n"
+            "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert not {"numba", "matplotlib"} & set(done.stdout.rpartition("LOADED")[2].split())
 
     @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
     def test_the_bar_shows_the_duality_gap(self, data):
@@ -1404,3 +1600,18 @@ class TestStart:
         assert re.search(r"learning +[━╸╺ ]+ \d:\d\d:\d\d duality gap 0\.\d+", text)
         assert "plain Euclidean" in text
         assert b"\x1b[1m" in shown  # the best in bold
+
+    @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
+    def test_the_bar_shows_how_many_candidates_are_done(self, data, monkeypatch):
+        steps = []
+        monkeypatch.setattr(Steps, "advance", lambda self, *given: steps.append(given))
+        run("fit", data, "--method", "auto", "--rank", 2, "--power", 0.5)
+        starts = [place for place, (done, _) in enumerate(steps) if done == 1]
+        ends = [*starts[1:], len(steps)]  # one round of candidates for each split
+        for start, end in zip(starts, ends, strict=True):
+            assert [done for done, _ in steps[start:end]] == [*range(1, end - start + 1)]
+        assert {total for _, total in steps} == {steps[0][1]}
+        assert max(done for done, _ in steps) <= steps[0][1]
+        shown = shown_on_terminal("fit", str(data), "--rank", "2", "--power", "0.5")
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+        assert re.search(r"choosing and learning +[━╸╺ ]+", text)

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean, Whitening
+from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, MetricCV, Whitening
 
 DUAL = {"n_triplets": 500, "random_state": 0}
 SEARCH = {"shrinkages": [0.5], "powers": [0.0], "lifts": [None], **DUAL}
@@ -15,7 +15,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 # The checks fit a few dozen rows in two to ten features: well separated classes, of which few
 # triplets or none are active, or labels that are noise, which leave no direction to learn.
 @pytest.mark.filterwarnings("ignore:.* active triplets? w.* found:UserWarning")
-@pytest.mark.filterwarnings("ignore:.* triplets leave no direction:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* comparisons leave no direction:UserWarning")
 @parametrize_with_checks(
     [
         DuRP(**DUAL),
@@ -25,7 +25,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
         OASIS(**DUAL),
         LMNN(),
         Euclidean(),
-        DuRPCV(**SEARCH),
+        MetricCV(**SEARCH),
         Whitening(),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,

@@ -1,9 +1,7 @@
-"""Rows in Dask collections: arrays and DataFrames, on threads, processes and a cluster."""
+"""Estimators on Dask arrays and data frames; see test_rows_dask.py for the rows themselves."""
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -11,8 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dualmetric import (
@@ -22,16 +18,17 @@ from dualmetric import (
     SRP,
     DuOri,
     DuRP,
-    DuRPCV,
     Euclidean,
     Metric,
+    MetricCV,
+    Triplets,
     Whitening,
     knn_accuracy,
     mean_average_precision,
-    sources,
 )
+from dualmetric._rows import evenly_chosen, open_rows
 from dualmetric.evaluation import average_precisions
-from dualmetric.weighting import fit_idf
+from dualmetric.tfidf import fit_idf
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -96,15 +93,6 @@ class Recorded:
 # --- fit ------------------------------------------------------------------------------------
 
 
-def test_dask_is_imported_only_where_it_is_used():
-    code = (
-        "import sys, numpy as np, dualmetric; from dualmetric import DuRP, evaluation\n"
-        "DuRP(n_triplets=9).fit(np.arange(12.).reshape(6, 2) ** 2, [0, 1] * 3)\n"
-        "sys.exit('dask' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
 @pytest.mark.parametrize("chunks", CHUNKS, ids=str)
 def test_fit_equals_fit_in_memory(learner, chunks):
@@ -121,7 +109,7 @@ def test_sparse_blocks_stay_sparse(kind, dtype):
     X, y = make_data(dtype=dtype)
     X[np.abs(X) < 1] = 0
     sparse = da.from_array(X, chunks=(13, 12)).map_blocks(kind)
-    rows = sources.gather(sparse, np.array([3, 12, 13, 40]))
+    rows = open_rows(sparse)[0].take(np.array([3, 12, 13, 40]))
     assert sp.issparse(rows)
     assert rows.format == "csr"
     assert_array_equal(rows.toarray(), X[[3, 12, 13, 40]])
@@ -152,33 +140,9 @@ def test_other_number_types(dtype):
     assert_allclose(out.compute(), expected.transform(X))
 
 
-@given(
-    n=st.integers(1, 2000),
-    most=st.integers(1, 300),
-    seed=st.integers(0, 2**20),
-)
-def test_evenly_chosen(n, most, seed):
-    rows = sources.evenly_chosen(n, most, np.random.default_rng(seed))
-    assert len(rows) == min(n, most)
-    assert (np.diff(rows) > 0).all()
-    assert rows[0] >= 0
-    assert rows[-1] < n
-    for start in range(0, n, 97):  # each stretch has its share, to within one at either end
-        stop = min(start + 97, n)
-        share = np.count_nonzero((rows >= start) & (rows < stop))
-        assert abs(share - (stop - start) * len(rows) / n) <= 2
-
-
-def test_chosen_rows_are_uniform(rng):
-    counts = np.bincount(
-        np.concatenate([sources.evenly_chosen(10, 3, rng) for _ in range(6000)]), minlength=10
-    )
-    assert_allclose(counts / 6000, [1 / 3] * 6 + [1 / 4] * 4, atol=0.03)
-
-
 @pytest.mark.parametrize("learner", [DuRP, OASIS])
-def test_the_choice_depends_on_the_seed_and_not_on_the_chunks(learner, monkeypatch):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 40)
+def test_the_choice_depends_on_the_seed_and_not_on_the_chunks(learner):
+    settings = {"max_rows": 40, **FEW}
     X, y = make_data(1000)
 
     class Stored:  # read by slices
@@ -187,53 +151,45 @@ def test_the_choice_depends_on_the_seed_and_not_on_the_chunks(learner, monkeypat
         def __getitem__(self, key):
             return X[key]
 
-    expected = learner(**FEW).fit(Stored(), y)
+    expected = learner(**settings).fit(Stored(), y)
     for chunks in (1000, 100, (1, 0, 333, 666), 7):
-        got = learner(**FEW).fit(da.from_array(X, chunks=(chunks, 12)), y)
-        assert_array_equal(got.triplets_.index, expected.triplets_.index)
+        got = learner(**settings).fit(da.from_array(X, chunks=(chunks, 12)), y)
+        assert_array_equal(got.comparisons_.index, expected.comparisons_.index)
         assert_array_equal(got.components_, expected.components_)
-    rows = np.unique(expected.triplets_.index)
+    rows = np.unique(expected.comparisons_.index)
     assert np.bincount(rows // 250).min() >= 8  # of ten
-    other = learner(n_triplets=300, random_state=1).fit(da.from_array(X, chunks=(100, 12)), y)
-    assert set(np.unique(other.triplets_.index)) != set(rows)
+    other = learner(**{**settings, "random_state": 1}).fit(da.from_array(X, chunks=(100, 12)), y)
+    assert set(np.unique(other.comparisons_.index)) != set(rows)
 
 
-def test_fit_reads_each_partition_once(monkeypatch):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 40)
+def test_fit_reads_each_partition_once():
     X, y = make_data(1000)
     recorded = Recorded(X, (100, 12))
-    DuRP(**FEW).fit(recorded.array, y)
+    DuRP(max_rows=40, **FEW).fit(recorded.array, y)
     assert sorted(recorded.read) == list(range(10))
 
 
-def test_partitions_that_triplets_do_not_name_are_not_read():
+def test_partitions_without_chosen_rows_are_not_read():
     X, _ = make_data(1000)
     recorded = Recorded(X, (100, 12))
-    index = np.array([[110, 120, 130], [901, 110, 950]])
-    got = DuRP(scale=False, random_state=0).fit(recorded.array, triplets=index)
-    assert sorted(recorded.read) == [1, 9]
-    assert_array_equal(got.triplets_.index, index)
-    expected = DuRP(scale=False, random_state=0).fit(X, triplets=index)
+    triplets = Triplets([[110, 120, 130], [901, 110, 950]])
+    settings = {"scale": False, "max_rows": 2, "random_state": 0}
+    got = DuRP(**settings).fit(recorded.array, triplets)
+    assert {1, 9} <= set(recorded.read)
+    assert len(recorded.read) == len(set(recorded.read)) <= 4
+    expected = DuRP(**settings).fit(X, triplets)
     assert_allclose(got.metric_.pairwise(X), expected.metric_.pairwise(X), atol=1e-9)
     with pytest.raises(ValueError, match="0 to 999"):
-        DuRP(**FEW).fit(recorded.array, triplets=[[0, 1, 1000]])
+        DuRP(**FEW).fit(recorded.array, Triplets([[0, 1, 1000]]))
 
 
 @pytest.mark.parametrize("make", [lambda D: D, lambda D: D.map_blocks(sp.csr_matrix)])
 @pytest.mark.parametrize("learner", [DuRP, SPCA])
-def test_whitening_by_all_rows(make, learner, monkeypatch):
-    from dualmetric._dask import passes
-
+def test_whitening_by_all_rows(make, learner):
     X, y = make_data(1000)
     D = make(da.from_array(X, chunks=((0, 300, 77, 623), 12)))
-    codes = np.unique(y, return_inverse=True)[1]
-    monkeypatch.setattr(passes, "_BLOCK_BYTES", 50 * 12 * 8)  # a block is taken in parts
-    got = sources.within_scatter(D, codes, 3)
-    centred = X - np.array([X[y == c].mean(axis=0) for c in range(3)])[y]
-    assert_allclose(got, centred.T @ centred / 1000, atol=1e-12)
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 90)
-    here = learner(shrinkage=0.3, all_rows=True, **FEW).fit(D, y)
-    less = learner(shrinkage=0.3, **FEW).fit(D, y)
+    here = learner(shrinkage=0.3, all_rows=True, max_rows=90, **FEW).fit(D, y)
+    less = learner(shrinkage=0.3, max_rows=90, **FEW).fit(D, y)
     assert (here.components_.shape != less.components_.shape) or (
         np.abs(here.components_ - less.components_).max() > 1e-6
     )
@@ -241,7 +197,7 @@ def test_whitening_by_all_rows(make, learner, monkeypatch):
 
 def test_search_over_settings():
     X, y = make_data(120)
-    search = partial(DuRPCV, lifts=(None,), shrinkages=(1.0, 0.5), n_triplets=300, random_state=0)
+    search = partial(MetricCV, lifts=(None,), shrinkages=(1.0, 0.5), n_triplets=300, random_state=0)
     expected, got = search().fit(X, y), search().fit(da.from_array(X, chunks=(50, 12)), y)
     assert got.best_params_ == expected.best_params_
     assert got.best_score_ == pytest.approx(expected.best_score_)
@@ -264,13 +220,6 @@ def test_document_frequencies():
         fit_idf(D - 1)
     metric = Metric(np.ones((8, 2))).with_idf(fit_idf(counts))
     assert_allclose(metric.transform(D).compute(), metric.transform(counts))
-
-
-def test_blocks_one_by_one():
-    X, _ = make_data()
-    got = list(sources.blocks(da.from_array(X, chunks=((0, 20, 40), 12))))
-    assert [start for start, _ in got] == [0, 20]
-    assert_array_equal(np.vstack([rows for _, rows in got]), X)
 
 
 # --- transform ------------------------------------------------------------------------------
@@ -339,22 +288,6 @@ def on_a_grid(n=150):
     return X, y
 
 
-@pytest.mark.parametrize("chunks", [150, 40, 7, (0, 149, 1)])
-@pytest.mark.parametrize("most_pairs", [2**22, 500, 1])
-@pytest.mark.parametrize("make", [lambda D: D, lambda D: D.map_blocks(sp.csr_matrix)])
-def test_average_precisions_with_ties(chunks, most_pairs, make, monkeypatch):
-    from dualmetric._dask import ranking
-
-    monkeypatch.setattr(ranking, "MOST_PAIRS", most_pairs)
-    X, y = on_a_grid()
-    D = make(da.from_array(X, chunks=(chunks, 3)))
-    expected = average_precisions(X, y)
-    if most_pairs == 2**22:
-        assert_allclose(average_precisions(D, y), expected, rtol=1e-12)  # NaN where alone
-    rows = np.array([140, 3, 17, 3, 99])
-    assert_allclose(average_precisions(D, y, rows), expected[rows], rtol=1e-12)
-
-
 def test_mean_average_precision_of_queries():
     X, y = make_data(300)
     D = da.from_array(X, chunks=(70, 12))
@@ -412,21 +345,11 @@ def test_neighbours_vote(chunks, k, make):
     assert knn_accuracy(X[:80], names[:80], T, names[80:], k=k) == expected
 
 
-def test_nearest_rows_in_order():
-    from dualmetric._dask import ranking
-    from dualmetric._dask.rows import opened
-
-    X = np.array([[3.0], [1.0], [1.0], [0.0], [1.0]])
-    rows, _ = opened(da.from_array(X, chunks=((2, 0, 1, 2), 1)))
-    # of rows at the same distance, the first
-    assert_array_equal(ranking.nearest(rows, np.array([[1.0], [9.0]]), 3), [[1, 2, 4], [0, 1, 2]])
-
-
 def test_large_test_sets_are_sampled(monkeypatch):
     monkeypatch.setattr("dualmetric.evaluation.MOST_QUERIES", 10)
     X, y = make_data(120)
     T = da.from_array(X[60:], chunks=(7, 12))
-    rows = sources.evenly_chosen(60, 10, np.random.default_rng(0))
+    rows = evenly_chosen(60, 10, np.random.default_rng(0))
     expected = knn_accuracy(X[:60], y[:60], X[60:][rows], y[60:][rows])
     assert knn_accuracy(X[:60], y[:60], T, y[60:]) == expected
 
@@ -474,18 +397,10 @@ def test_frames_with_labels_apart():
     for labels in (y, table["label"], da.from_array(y), dd.from_pandas(table["label"])):
         assert_array_equal(DuRP(**FEW).fit(D, labels).components_, expected)
     triplets = np.array([[0, 1, 2], [3, 4, 5]])
-    assert DuRP(**FEW).fit(D, triplets=triplets).n_features_in_ == 12
+    assert DuRP(**FEW).fit(D, Triplets(triplets)).n_features_in_ == 12
     assert (
         Euclidean("cosine").fit(dd.from_pandas(table, npartitions=3), "label").n_features_in_ == 12
     )
-
-
-def test_columns_of_several_types():
-    X, y = make_data()
-    table = frame(np.round(10 * X), y).astype({"f0": "Int32", "f1": "float32", "f2": "int8"})
-    D = dd.from_pandas(table, npartitions=3)
-    expected = DuRP(**FEW).fit(np.round(10 * X), y)
-    assert_allclose(DuRP(**FEW).fit(D, "label").components_, expected.components_)
 
 
 def test_parquet_of_many_files(tmp_path):
@@ -531,40 +446,18 @@ def test_a_column_of_vectors(vectors, options, dtype):
     assert got.score(D, "label") == pytest.approx(expected.score(X, y))
 
 
-@pytest.mark.parametrize("options", [{}, {"dtype_backend": "pyarrow"}], ids=str)
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (None, "partition 4 of X has no vector in row 3 of it"),
-        (np.zeros(11), "partition 4 of X has a vector of length 11 in row 3 of it, .* have 12"),
-        (np.full(12, np.nan), "in partition 4, rows 3 of it"),
-        ([1.0, None] + [2.0] * 10, "partition 4"),
-    ],
-)
-def test_vectors_that_are_none(vectors, options, wrong, message):
-    X, y = make_data()
-    model = DuRP(**FEW).fit(X, y)
-    rows = list(X)
-    rows[43] = wrong
-    D = vectors(rows, y, **options)
-    with pytest.raises(ValueError, match=message):
-        DuRP(**FEW).fit(D, "label")
-    with pytest.raises(ValueError, match=message):
-        model.transform(D).compute()
-
-
 def test_wrong_frames():
     X, y = make_data()
     table = frame(X, y)
     D = dd.from_pandas(table, npartitions=3)
-    with pytest.raises(ValueError, match=r"y = 'class' is no column of X; it has 'f0', .* more"):
+    with pytest.raises(ValueError, match=r"y = 'class' is not a column of X, .* 'f0', .* more"):
         DuRP(**FEW).fit(D, "class")
     with pytest.raises(ValueError, match="'label' hold no numbers"):
         DuRP(**FEW).fit(D, y)
     model = DuRP(**FEW).fit(D, "label")
     with pytest.raises(ValueError, match="X has no column 'f3'"):
         model.transform(D.drop(columns="f3"))
-    with pytest.raises(ValueError, match="X has 11 features, but this metric is over 12"):
+    with pytest.raises(ValueError, match="X has 11 features, but this metric is expecting 12"):
         Metric(np.ones((12, 2))).transform(D.drop(columns=["f3", "label"]))
     table.loc[41, "f2"] = np.nan
     holed = dd.from_pandas(table, npartitions=3)
@@ -599,7 +492,7 @@ def test_labels_that_do_not_match():
         for work in (DuRP(**FEW).fit, model.score):
             with pytest.raises(ValueError, match=f"y has {len(labels)} labels for 60 rows"):
                 work(recorded.array, labels)
-    with pytest.raises(ValueError, match="names a column, and X is a Dask array"):
+    with pytest.raises(ValueError, match="names a column, but X is a Dask array"):
         DuRP(**FEW).fit(recorded.array, "label")
     assert recorded.read == []
     with pytest.raises(ValueError, match="requires y to be passed"):
@@ -612,7 +505,7 @@ def test_other_shapes():
         DuRP(**FEW).fit(da.zeros(60), y)
     with pytest.raises(ValueError, match="Expected 2D array, got 3D array"):
         Metric(None, 12).transform(da.zeros((60, 12, 2)))
-    with pytest.raises(ValueError, match="X has 11 features, but this metric is over 12"):
+    with pytest.raises(ValueError, match="X has 11 features, but this metric is expecting 12"):
         Metric(None, 12).transform(da.zeros((60, 11)))
     with pytest.raises(ValueError, match="Dask Delayed"):
         DuRP(**FEW).fit(dask.delayed([[1, 2]]), y)
@@ -629,32 +522,11 @@ def test_not_a_number(make, value):
         lambda: DuRP(**FEW).fit(D, y),
         lambda: model.transform(D).compute(),
         lambda: model.score(D, y),
-        lambda: sources.column_means(D),
-        lambda: sources.within_scatter(D, y, 3),
         lambda: mean_average_precision(D, y, queries=[1, 2, 3]),
         lambda: knn_accuracy(D, y, X[:3], y[:3]),
     ):
         with pytest.raises(ValueError, match="in partition 2, rows 7, 12 of it"):
             work()
-
-
-@pytest.mark.parametrize("lie", [lambda block: block[:-1], lambda block: block[:, :-1]])
-def test_blocks_of_another_shape_than_their_chunks_say(lie):
-    X, y = make_data()
-    model = DuRP(**FEW).fit(X, y)
-    D = da.from_array(X, chunks=(20, 12)).map_blocks(lie, chunks=((20, 20, 20), (12,)))
-    for work in (lambda: DuRP(**FEW).fit(D, y), lambda: model.transform(D).compute()):
-        with pytest.raises(ValueError, match=r"partition \d of X has shape .* say \(20, 12\)"):
-            work()
-
-
-def test_rows_that_do_not_fit_are_not_read(monkeypatch):
-    X, y = make_data()
-    recorded = Recorded(X, (20, 12))
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: X.nbytes - 1)
-    with pytest.raises(ValueError, match="60 rows of 12 features into memory needs"):
-        DuRP(**FEW).fit(recorded.array, y)
-    assert recorded.read == []
 
 
 # --- a cluster ------------------------------------------------------------------------------
@@ -683,8 +555,7 @@ def on_cluster(cluster):
 
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "frame"])
-def test_on_a_cluster(kind, held, on_cluster, monkeypatch):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 150)
+def test_on_a_cluster(kind, held, on_cluster):
     X, y = make_data(400, dtype=np.float32)
     D = da.from_array(X, chunks=((0, 111, 189, 0, 100), 12))
     labels = y
@@ -702,24 +573,16 @@ def test_on_a_cluster(kind, held, on_cluster, monkeypatch):
         def __getitem__(self, key):
             return X[key]
 
-    setting = {"shrinkage": 0.4, "all_rows": True, "distance": "cosine", **FEW}
+    setting = {"shrinkage": 0.4, "all_rows": True, "distance": "cosine", "max_rows": 150, **FEW}
     expected = DuRP(**setting).fit(Stored(), y)
     got = DuRP(**setting).fit(D, labels)
     assert_allclose(got.metric_.pairwise(X), expected.metric_.pairwise(X), atol=1e-5)
-    assert_allclose(got.transform(D).compute(), expected.transform(X), atol=1e-4)
+    assert_allclose(got.transform(D).compute(), got.metric_.transform(X), atol=1e-6)
     assert got.score(D, labels) == pytest.approx(expected.score(X, y), abs=1e-4)
     if kind != "frame":
         mapped = got.transform(D).persist() if held else got.transform(D)
         vote = knn_accuracy(mapped, y, got.transform(X[:50]), y[:50])
         assert vote == knn_accuracy(got.transform(X), y, got.transform(X[:50]), y[:50])
-
-
-def test_on_processes():
-    X, y = make_data()
-    D = da.from_array(X, chunks=(40, 12))
-    with dask.config.set(scheduler="processes", num_workers=2):
-        got = DuRP(**FEW).fit(D, y)
-    assert_array_equal(got.components_, DuRP(**FEW).fit(X, y).components_)
 
 
 def slowly(block, folder):
@@ -779,47 +642,12 @@ def test_a_partition_that_no_worker_survives(on_cluster):
     scheduler = on_cluster.cluster.scheduler
     allowed, scheduler.allowed_failures = scheduler.allowed_failures, 0
     try:
-        with pytest.raises(RuntimeError, match=r"died.*at partition 0 .* memory.*X\.rechunk"):
+        with pytest.raises(RuntimeError, match=r"died.*at partition 0\b.* memory.*X\.rechunk"):
             learner.fit(D, y)
     finally:
         scheduler.allowed_failures = allowed
     assert not hasattr(learner, "metric_")
     assert not hasattr(learner, "n_features_in_")
-
-
-def test_a_scheduler_that_dies(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    X, y = make_data()
-    D = da.from_array(X, chunks=(5, 12)).map_blocks(slowly, str(tmp_path), dtype=X.dtype)
-    learner = DuRP(**FEW)
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    with (
-        distributed.LocalCluster(dashboard_address=":0", **options) as made,
-        distributed.Client(made, set_as_default=False) as client,
-        client.as_current(),
-        dask.config.set(scheduler=None),
-    ):
-
-        def close():
-            while not os.listdir(tmp_path):
-                time.sleep(0.02)
-            made.close()
-
-        watch = threading.Thread(target=close)
-        watch.start()
-        try:
-            with pytest.raises(ConnectionError, match=r"scheduler was lost .* nothing was changed"):
-                learner.fit(D, y)
-        finally:
-            watch.join()
-    assert not hasattr(learner, "metric_")
-
-
-def test_masked_blocks_are_refused():
-    X, y = make_data(60)
-    D = da.ma.masked_greater(da.from_array(X, chunks=20), np.sort(X.ravel())[-3])
-    with pytest.raises(ValueError, match=r"partition \d of X is a masked array"):
-        DuRP(n_triplets=100, random_state=0).fit(D, y)
 
 
 def test_a_feature_is_kept_whatever_the_labels_are_called():

@@ -15,11 +15,11 @@ import scipy.sparse as sp
 from scipy.io import savemat
 from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.decomposition import PCA
-from sklearn.feature_extraction.text import TfidfTransformer
 
 from dualmetric import datasets
 from dualmetric.datasets import NAMES, Dataset, _cache, _sources, _text, dataset_names, load_dataset
 from dualmetric.datasets._catalog import CATALOG, Entry, File
+from makers import make_counts
 
 REAL = os.environ.get("DUALMETRIC_DATA", "")
 
@@ -61,14 +61,6 @@ def offline(monkeypatch):
         monkeypatch.setitem(CATALOG, name, entry._replace(files=files))
 
 
-def documents(rng, n_rows=60, n_words=40, n_classes=3):
-    """Counts with classes that use different words; no word is rare."""
-    y = np.arange(n_rows) % n_classes
-    rate = rng.gamma(0.3, size=(n_classes, n_words))
-    X = rng.poisson(rate[y] + 0.2).astype(np.float32)
-    return sp.csr_matrix(X), y
-
-
 def write_npz(path, X, y, **more):
     if sp.issparse(X):
         more |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
@@ -103,14 +95,14 @@ def test_names():
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match=r"unknown data set 'mnist'; known: usps, .*digits"):
+    with pytest.raises(ValueError, match=r"unknown data set 'mnist': .*; known: usps, .*digits"):
         load_dataset("mnist")
 
 
 def test_bad_arguments():
     with pytest.raises(ValueError, match="must be float32 or float64"):
         load_dataset("digits", dtype=np.int32)
-    with pytest.raises(ValueError, match="seed is -1"):
+    with pytest.raises(ValueError, match="seed must be 0 or more; got -1"):
         load_dataset("digits", seed=-1)
     with pytest.raises(TypeError):
         load_dataset("digits", seed=0.5)
@@ -150,6 +142,50 @@ def test_own_split(data_folder, rng):
     np.testing.assert_array_equal(data.X_test, X[test])
     np.testing.assert_array_equal(data.y_train, y[train])
     np.testing.assert_array_equal(data.y_test, y[test])
+
+
+def test_file_that_is_not_in_the_catalogue(data_folder, rng):
+    X, y = rng.normal(size=(40, 3)), np.repeat([3, 5], 20)
+    write_npz(data_folder / "mine.npz", X, y)
+    assert datasets.available("mine")
+    data = load_dataset("mine", dtype=np.float64)
+    assert (data.name, data.note, data.text) == ("mine", "mine.npz", False)
+    assert np.bincount(data.y_train).tolist() == [14, 14]
+    both = np.concatenate([data.X_train, data.X_test])
+    np.testing.assert_array_equal(both[np.argsort(both[:, 0])], X[np.argsort(X[:, 0])])
+    write_npz(data_folder / "mine.npz", X, y, train_idx=np.arange(30), test_idx=np.arange(30, 40))
+    np.testing.assert_array_equal(load_dataset("mine", dtype=np.float64).X_test, X[30:])
+    assert "mine" not in dataset_names()
+    np.savez(data_folder / "queries.npz", Q=X, D=X)
+    with pytest.raises(ValueError, match=r"queries\.npz is not a data file .*neither an array 'X'"):
+        load_dataset("queries")
+
+
+def test_split_by_class_and_rows_of_length_one(data_folder, rng):
+    X = rng.integers(-100, 100, size=(12, 4), dtype=np.int8)
+    y = np.repeat([0, 1, 2, 3], 3)
+    train, test = np.flatnonzero(y % 2 == 0), np.flatnonzero(y % 2)
+    write_npz(data_folder / "banking77_minilm.npz", X, y, train_rows=train, test_rows=test)
+    data = load_dataset("banking77_minilm")
+    assert data.X_train.dtype == np.float32
+    for rows, numbers in ((data.X_train, train), (data.X_test, test)):
+        lengths = np.linalg.norm(X[numbers].astype(float), axis=1, keepdims=True)
+        np.testing.assert_allclose(rows, X[numbers] / lengths, rtol=1e-5)
+    assert not set(data.y_train) & set(data.y_test)
+
+
+def test_text_in_its_words(data_folder, cache_folder):
+    X, y = make_counts(90)
+    write_npz(data_folder / "rcv1_7class.npz", X, y)
+    data = load_dataset("rcv1_7class", reduced=False)
+    assert data.text
+    assert sp.issparse(data.X_train)
+    assert data.X_train.dtype == np.float32
+    order = np.random.default_rng(0).permutation(90)  # the split of the reduced rows
+    np.testing.assert_array_equal(data.X_train.toarray(), X.toarray()[order[:63]])
+    np.testing.assert_array_equal(data.X_test.toarray(), X.toarray()[order[63:]])
+    np.testing.assert_array_equal(data.y_test, load_dataset("rcv1_7class").y_test)
+    assert not isinstance(load_dataset("digits", reduced=False).X_train, sp.csr_matrix)
 
 
 def test_stratified_split(data_folder):
@@ -223,8 +259,8 @@ def test_rcv30_exchanges_its_files_and_keeps_30_classes(data_folder):
     assert data.y_test.tolist() == list(range(30))
 
 
-def test_mat_file_has_the_largest_topics(data_folder, rng):
-    X, _ = documents(rng, n_rows=200)
+def test_mat_file_has_the_largest_topics(data_folder):
+    X, _ = make_counts(200, dtype=np.float32)
     y = np.concatenate([np.repeat(np.arange(1, 31), 6), np.full(20, 31)])
     y[:3] = 2  # topic 1 is the smallest
     savemat(data_folder / "TDT2.mat", {"fea": X.astype(float), "gnd": y[:, None].astype(float)})
@@ -277,21 +313,30 @@ def arrays(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"X": None}, "no array 'X"),
+        ({"X": None}, "neither an array 'X'"),
         ({"y": None}, "no array 'y"),
-        ({"y": np.zeros(3)}, r"labels of shape \(3,\) for 4 rows"),
-        ({"y": np.zeros((4, 2))}, "labels of shape"),
-        ({"y": np.array([0, 1, np.nan, 0])}, "y has NaN"),
-        ({"X": np.array(["a", "b", "c", "d"])}, "X is not a table of numbers"),
-        ({"X": np.ones((4, 2, 2))}, "X is not a table of numbers"),
-        ({"X": np.full((4, 2), np.inf)}, "X has NaN or infinite"),
-        ({"X": np.array([[1, "a"]] * 4, dtype=object)}, "allow_pickle=False"),
+        ({"y": np.zeros(3)}, "3 labels for 4 rows"),
+        ({"y": np.zeros((4, 2))}, "labels must be one column"),
+        ({"y": np.array([0, 1, np.nan, 0])}, "row 2 has no label"),
+        ({"X": np.array(["a", "b", "c", "d"])}, "rows of features are needed"),
+        ({"X": np.array([["a"], ["b"], ["c"], ["d"]])}, "not numbers"),
+        ({"X": np.ones((4, 2, 2))}, "rows of features are needed"),
+        ({"X": np.full((4, 2), np.inf)}, "row 0 .*(infinite|infinity)"),
+        ({"X": np.array([[1, "a"]] * 4, dtype=object)}, "pickles are not read"),
         ({"test_idx": None}, "does not say which rows are test rows"),
-        ({"test_idx": np.array([2, 4])}, "rows that are not there"),
-        ({"test_idx": np.array([-1])}, "rows that are not there"),
+        ({"test_idx": np.array([2, 4])}, "beyond the 4 rows"),
+        ({"test_idx": np.array([-1])}, "beyond the 4 rows"),
         ({"test_idx": np.array([1, 2])}, "rows in common"),
-        ({"test_idx": np.array([], dtype=int)}, "is empty"),
-        ({"test_idx": np.array([0.5])}, "not lists of row numbers"),
+        ({"test_idx": np.array([], dtype=int)}, "not a list of row numbers"),
+        ({"test_idx": np.array([0.5])}, "not a list of row numbers"),
+        (
+            {"test_idx": None, "train_rows": np.array([0, 1]), "test_rows": np.array([1, 2])},
+            "name rows twice",
+        ),
+        (
+            {"test_idx": None, "train_rows": np.array([0, 1]), "test_rows": np.array([4])},
+            "missing rows",
+        ),
     ],
 )
 def test_wrong_npz(data_folder, changes, message):
@@ -526,8 +571,8 @@ def test_download_to_a_folder_that_cannot_be_made(server, cache_folder):
 # words, weights, components
 
 
-def test_words_against_plain_count(rng):
-    X = documents(rng, n_words=200)[0].tolil()
+def test_words_against_plain_count():
+    X = make_counts(d=200, dtype=np.float32)[0].tolil()
     X[:, [3, 50]] = 0
     X = X.tocsr()
     counts = [(sum(X[row, word] != 0 for row in range(X.shape[0])), -word) for word in range(200)]
@@ -537,28 +582,12 @@ def test_words_against_plain_count(rng):
     assert everything == [word for word in range(200) if counts[word][0]]
 
 
-def test_weights(rng):
-    X, _ = documents(rng)
-    train, test = X[:40], X[40:]
-    for same, ours in zip((train, test), _text.weighted(train, test, "counts"), strict=True):
-        assert same is ours
-    for weighting, norm in (("tf-idf", None), ("unit tf-idf", "l2")):
-        # scikit-learn adds one to ln(rows / rows with the word)
-        plain = TfidfTransformer(norm=None, smooth_idf=False).fit(train)
-        plain.idf_ -= 1
-        for part, ours in zip((train, test), _text.weighted(train, test, weighting), strict=True):
-            expected = plain.transform(part).toarray()
-            if norm:
-                expected /= np.maximum(np.linalg.norm(expected, axis=1, keepdims=True), 1e-9)
-            np.testing.assert_allclose(ours.toarray(), expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize(("n_rows", "n_words"), [(300, 80), (80, 300), (150, 150)])
 @pytest.mark.parametrize("k", [1, 10, 60])
-def test_components_against_sklearn(rng, monkeypatch, n_rows, n_words, k):
+def test_components_against_sklearn(monkeypatch, n_rows, n_words, k):
     monkeypatch.setattr(_text, "_OVERSAMPLING", 15)
     monkeypatch.setattr(_text, "_ITERATIONS", 30)  # to convergence
-    X, _ = documents(rng, n_rows, n_words)
+    X, _ = make_counts(n_rows, n_words, dtype=np.float32)
     X = X.multiply(0.9 ** np.arange(n_words)).tocsr()  # gaps between the eigenvalues
     mean, V = _text.principal_components(X, k, seed=0)
     expected = PCA(k, svd_solver="full").fit(X.toarray().astype(np.float64))
@@ -592,8 +621,8 @@ def test_components_of_rows_with_fewer(rng):
         np.testing.assert_allclose(centred @ V @ V.T, centred, atol=1e-6)
 
 
-def test_components_do_not_depend_on_threads(rng, monkeypatch):
-    X, _ = documents(rng, 300, 200)
+def test_components_do_not_depend_on_threads(monkeypatch):
+    X, _ = make_counts(300, 200, dtype=np.float32)
     results = []
     for threads in ("1", "3"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
@@ -601,10 +630,10 @@ def test_components_do_not_depend_on_threads(rng, monkeypatch):
     np.testing.assert_array_equal(*results)
 
 
-def test_reduced_distances_are_those_of_the_words(rng):
+def test_reduced_distances_are_those_of_the_words():
     """With as many components as words, nothing is lost but the centre; test rows included."""
-    X, _ = documents(rng, 90, 20)
-    train, test = _text.reduce(X[:60], X[60:], "counts", 0, np.dtype(np.float64))
+    X, _ = make_counts(90, 20, dtype=np.float32)
+    train, test = _text.reduce(X[:60], X[60:], 0, np.dtype(np.float64))
     assert train.shape == (60, 20)
     np.testing.assert_allclose(train.mean(axis=0), 0, atol=1e-6)
     both, words = np.vstack([train, test]), X.toarray()
@@ -617,8 +646,8 @@ def test_reduced_distances_are_those_of_the_words(rng):
 
 
 @pytest.fixture
-def text_set(data_folder, rng):
-    X, y = documents(rng)
+def text_set(data_folder):
+    X, y = make_counts(dtype=np.float32)
     write_npz(data_folder / "rcv1_7class.npz", X, y)
     return data_folder / "rcv1_7class.npz"
 
@@ -642,12 +671,12 @@ def test_processed_once(text_set, reductions, cache_folder):
     assert len(list((cache_folder / "processed").iterdir())) == 1
 
 
-def test_processed_again_where_anything_differs(text_set, reductions, monkeypatch, rng):
+def test_processed_again_where_anything_differs(text_set, reductions, monkeypatch):
     first = load_dataset("rcv1_7class")
     assert load_dataset("rcv1_7class", dtype=np.float64).X_test.dtype == np.float64
     assert not np.array_equal(load_dataset("rcv1_7class", seed=1).X_test, first.X_test)
     assert len(reductions) == 3
-    X, y = documents(rng)
+    X, y = make_counts(seed=1, dtype=np.float32)
     write_npz(text_set, X, y)
     assert not np.array_equal(load_dataset("rcv1_7class").X_test, first.X_test)
     assert len(reductions) == 4
@@ -747,6 +776,7 @@ def test_20news_without_its_test_rows(monkeypatch, offline):
         ("isolet1", 1092, 468, 617),
         ("su", 71, 31, 5565),
         ("golub", 50, 22, 7129),
+        ("banking77_minilm", 2340, 2280, 384),
     ],
 )
 def test_sizes_of_real_sets(monkeypatch, name, n_train, n_test, n_features):
@@ -756,7 +786,7 @@ def test_sizes_of_real_sets(monkeypatch, name, n_train, n_test, n_features):
     data = load_dataset(name)
     assert data.X_train.shape == (n_train, n_features)
     assert data.X_test.shape == (n_test, n_features)
-    assert set(data.y_test) <= set(data.y_train)
+    assert set(data.y_test).isdisjoint(data.y_train) == (name == "banking77_minilm")
 
 
 def test_public_names():

@@ -13,20 +13,19 @@ from dualmetric import (
     OASIS,
     SPCA,
     SRP,
+    Comparisons,
     DuOri,
     DuRP,
-    DuRPCV,
     Euclidean,
     Metric,
+    MetricCV,
     Triplets,
     Whitening,
     knn_accuracy,
     mean_average_precision,
-    minibatch,
     solver,
-    sources,
 )
-from dualmetric._namespace import (
+from dualmetric._arrays.namespace import (
     full_precision,
     is_device_array,
     library,
@@ -36,8 +35,8 @@ from dualmetric._namespace import (
 from dualmetric.evaluation import average_precisions
 from dualmetric.losses import get_loss
 from dualmetric.solver import solve_dual
+from makers import random_index
 
-pytest.importorskip("array_api_compat", reason="needs array-api-compat")
 pytestmark = pytest.mark.filterwarnings("ignore:.*active triplets were found:UserWarning")
 
 
@@ -79,17 +78,6 @@ def blobs(n=240, d=12, classes=4, dtype=np.float32, seed=0, spread=4.0):
     return X.astype(dtype), y
 
 
-@pytest.fixture
-def random_index():
-    """Random triples of three different rows; here, so that a machine needs pytest alone."""
-
-    def build(n_rows, n_triplets, rng):
-        picks = [rng.choice(n_rows, size=3, replace=False) for _ in range(n_triplets)]
-        return np.array(picks, dtype=np.int32)
-
-    return build
-
-
 def assert_like(found, X, dtype=None):
     """Found is an array of the kind, on the device, and in the precision of X."""
     assert library(found) == library(X)
@@ -110,6 +98,7 @@ SETTINGS = [
     {"lift": "rbf", "shrinkage": 0.5, "n_components": 4},
     {"loss": "logistic", "tol": 1e-3},
     {"all_rows": True, "shrinkage": 0.5},
+    {"max_rows": 100, "shrinkage": 0.5},
 ]
 
 
@@ -120,7 +109,7 @@ def test_learns_what_the_host_learns(put, learner, setting):
     model = learner(n_triplets=2000, random_state=0, **setting)
     expected = learner(n_triplets=2000, random_state=0, **setting).fit(X, y)
     model.fit(put(X), put(y))
-    np.testing.assert_array_equal(model.triplets_.index, expected.triplets_.index)
+    np.testing.assert_array_equal(model.comparisons_.index, expected.comparisons_.index)
     assert isinstance(model.metric_.factor, np.ndarray)
     assert model.metric_.factor.dtype == np.float32
     assert_same_distances(model, expected, X)
@@ -144,7 +133,7 @@ def test_other_learners_too(put, learner):
     [
         OASIS(n_triplets=500, random_state=0),
         LMNN(n_components=4, max_iter=5, random_state=0),
-        DuRPCV(n_triplets=500, lifts=(None,), shrinkages=(0.5,), powers=(0.5,), random_state=0),
+        MetricCV(n_triplets=500, lifts=(None,), shrinkages=(0.5,), powers=(0.5,), random_state=0),
     ],
     ids=lambda learner: type(learner).__name__,
 )
@@ -172,11 +161,9 @@ def test_few_rows_of_many_features(put, shrinkage):
 @pytest.mark.parametrize("n", [40, 150])
 def test_products_alone(put, monkeypatch, shrinkage, n):
     """The route of very many features, in the span of few rows and in the features."""
-    from dualmetric.learners import _dual
-
-    for module in ("recovery", "learners._dual"):
+    for module in ("recovery", "scatter", "learn"):
         monkeypatch.setattr(f"dualmetric.{module}.DENSE_LIMIT", 20)
-    monkeypatch.setattr(_dual, "SPAN_LIMIT", 0)
+    monkeypatch.setattr("dualmetric.learn.SPAN_LIMIT", 0)
     X, y = blobs(n, 100, 3, np.float64, spread=8.0)
     setting = {"n_components": 3, "eigen_tol": 1e-9, "n_triplets": 800, "shrinkage": shrinkage}
     models = [DuRP(random_state=0, **setting) for _ in range(2)]
@@ -186,57 +173,54 @@ def test_products_alone(put, monkeypatch, shrinkage, n):
 
 
 @pytest.mark.parametrize("shrinkage", [1.0, 0.5])
-def test_learns_from_triplets(put, shrinkage, random_index):
+def test_learns_from_triplets(put, shrinkage):
     X, _ = blobs(100, 6)
     index = random_index(100, 400, np.random.default_rng(0))
     models = [DuRP(shrinkage=shrinkage, random_state=0) for _ in range(2)]
-    models[0].fit(X, triplets=index)
-    models[1].fit(put(X), triplets=put(index))
+    models[0].fit(X, Triplets(index))
+    models[1].fit(put(X), Triplets(put(index)))
     assert_same_distances(models[1], models[0], X)
 
 
 @pytest.mark.parametrize("all_rows", [False, True])
 @pytest.mark.parametrize("learner", [DuRP, SRP])
 @pytest.mark.parametrize("on_device", [False, True], ids=["host y", "device y"])
-def test_many_rows_are_read_as_a_source_is(
-    put, monkeypatch, tmp_path, learner, all_rows, on_device
-):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 100)
+def test_many_rows_are_read_as_a_source_is(put, tmp_path, learner, all_rows, on_device):
     X, y = blobs(400, 8)
     stored = np.memmap(tmp_path / "rows", np.float32, "w+", shape=X.shape)
     stored[:] = X
     setting = {"n_triplets": 1000, "shrinkage": 0.5, "all_rows": all_rows, "random_state": 3}
+    setting["max_rows"] = 100
     expected = learner(**setting).fit(stored, y)
     model = learner(**setting).fit(put(X), put(y) if on_device else y)
-    np.testing.assert_array_equal(model.triplets_.index, expected.triplets_.index)
+    assert (model.n_rows_used_, model.n_rows_in_) == (expected.n_rows_used_, 400)
+    np.testing.assert_array_equal(model.comparisons_.index, expected.comparisons_.index)
     assert_same_distances(model, expected, X)
 
 
-def test_many_rows_and_triplets(put, monkeypatch, random_index):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 100)
+def test_many_rows_and_triplets(put):
     X, _ = blobs(400, 8)
     index = 100 + random_index(50, 300, np.random.default_rng(0))
-    expected = DuRP(random_state=0).fit(X, triplets=index)
-    model = DuRP(random_state=0).fit(put(X), triplets=Triplets(index))
-    np.testing.assert_array_equal(model.triplets_.index, index)
+    expected = DuRP(max_rows=100, random_state=0).fit(X, Triplets(index))
+    model = DuRP(max_rows=100, random_state=0).fit(put(X), Triplets(index))
+    assert 100 < model.n_rows_used_ == expected.n_rows_used_ < 160
+    np.testing.assert_array_equal(model.comparisons_.index, index[:, [0, 1, 0, 2]])
     assert_same_distances(model, expected, X)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
 @pytest.mark.parametrize("warm", [False, True])
-def test_batches_take_the_steps_of_the_host(put, monkeypatch, random_index, dtype, loss, warm):
-    monkeypatch.setattr(solver, "ON_DEVICE_FROM", 1)
-    monkeypatch.setattr(minibatch, "BATCH", 64)
+def test_batches_take_the_steps_of_the_host(put, monkeypatch, dtype, loss, warm):
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((60, 7)).astype(dtype)
-    triplets = Triplets(random_index(60, 300, rng))
+    comparisons = Comparisons.of_triplets(random_index(60, 300, rng))
     start = np.full(300, 0.25, dtype) if warm else None
 
     def solve(rows):
         return solve_dual(
             rows,
-            triplets,
+            comparisons,
             get_loss(loss),
             reg=1e-2,
             max_epochs=4,
@@ -244,7 +228,11 @@ def test_batches_take_the_steps_of_the_host(put, monkeypatch, random_index, dtyp
             warm_start=start,
         )
 
-    found, expected = solve(put(Z)), solve(Z)
+    expected = solve(Z)  # one comparison at a time
+    monkeypatch.setattr(solver, "ON_DEVICE_FROM", 1)
+    monkeypatch.setattr(solver, "BLOCKED_ABOVE", 1)
+    monkeypatch.setattr("dualmetric._arrays.ops.steps_at_once", lambda Z: 64)
+    found = solve(put(Z))
     tolerance = 1e-3 if dtype == np.float32 else 1e-9
     np.testing.assert_allclose(found.beta, expected.beta, atol=tolerance)
     np.testing.assert_allclose(
@@ -257,6 +245,7 @@ def test_batches_take_the_steps_of_the_host(put, monkeypatch, random_index, dtyp
 
 def test_batches_close_the_gap(put, monkeypatch):
     monkeypatch.setattr(solver, "ON_DEVICE_FROM", 1)
+    monkeypatch.setattr(solver, "BLOCKED_ABOVE", 1)
     X, y = blobs(150, 10, 3, spread=2.0)
     setting = {"n_triplets": 500, "max_epochs": 100, "tol": 1e-3, "random_state": 0}
     model, expected = DuOri(**setting).fit(put(X), y), DuOri(**setting).fit(X, y)
@@ -413,14 +402,13 @@ def test_mixed_devices(put):
             knn_accuracy(train, y, test, y)
 
 
-def test_labels_that_are_missing(put, monkeypatch):
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 50)
+def test_labels_that_are_missing(put):
     X, y = blobs()
     for missing in range(0, len(y), 40):  # most of them not among those that are learned from
         labels = y.astype(np.float64)
         labels[missing] = np.nan
         with pytest.raises(ValueError, match="y contains NaN"):
-            DuRP(n_triplets=200, random_state=0).fit(put(X), put(labels))
+            DuRP(n_triplets=200, max_rows=50, random_state=0).fit(put(X), put(labels))
 
 
 def test_two_devices_of_one_library():
@@ -436,7 +424,7 @@ def test_memory_is_asked_for_first(put, monkeypatch):
     X, y = blobs()
     there = put(X)
     model = DuRP(n_triplets=500, random_state=0).fit(there, y)
-    monkeypatch.setattr("dualmetric._namespace.free_memory", lambda X: 1000)
+    monkeypatch.setattr("dualmetric._arrays.namespace.free_memory", lambda X: 1000)
     for call in (
         lambda: DuRP().fit(there, y),
         lambda: model.transform(there),
@@ -507,11 +495,4 @@ def test_what_is_on_the_host():
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     for rows in (np.zeros(2), [0.0], pandas.DataFrame({"a": [1]}), np.ma.zeros(2)):
         assert not is_device_array(rows)
-        assert namespace(rows) is np
-
-
-def test_missing_package_is_named(monkeypatch):
-    xp = pytest.importorskip("array_api_strict")
-    monkeypatch.setitem(__import__("sys").modules, "array_api_compat", None)
-    with pytest.raises(ImportError, match=r"dualmetric\[gpu\]"):
-        namespace(xp.zeros(2))
+        assert namespace(rows).__name__ == "array_api_compat.numpy"

@@ -8,7 +8,8 @@ import pytest
 import dualmetric
 from dualmetric import losses
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 PYTHON = re.compile(r"^```(?:python|\{run\} python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -19,10 +20,13 @@ def code_of(page):
 
 
 def name_of(page):
-    return str(page.relative_to(DOCS))
+    return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=name_of)
+RUN = [page for page in [*PAGES, *ROOT.glob("*.md")] if code_of(page)]
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_python_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(losses, "LOSSES", dict(losses.LOSSES))  # a page adds one
@@ -30,7 +34,7 @@ def test_python_code_runs(page, tmp_path, monkeypatch):
 
 
 def test_there_is_code_to_run():
-    assert {"start.md", "extending.md"} <= {name_of(page) for page in PAGES if code_of(page)}
+    assert {"docs/start.md", "CONTRIBUTING.md", "README.md"} <= {name_of(page) for page in RUN}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -5,11 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-from dualmetric import SPCA, SRP, DuOri, DuRP, sources
-from dualmetric.learners import _base
-from dualmetric.learners._estimate import Estimate
+from dualmetric import SPCA, SRP, DuOri, DuRP, Triplets
+from dualmetric.estimators._estimate import Estimate
+from makers import make_classes, make_wide
 
 LEARNERS = [DuRP, DuOri, SRP, SPCA]
 
@@ -17,13 +16,6 @@ LEARNERS = [DuRP, DuOri, SRP, SPCA]
 def shaped(n, d, dtype=np.float64):
     """Something with a shape and a dtype, and no numbers."""
     return SimpleNamespace(shape=(n, d), dtype=np.dtype(dtype))
-
-
-def sparse(n, d, per_row, dtype=np.float64, seed=0):
-    rng = np.random.default_rng(seed)
-    columns = rng.integers(d, size=(n, per_row)).ravel()
-    rows = np.repeat(np.arange(n), per_row)
-    return sp.csr_matrix((rng.random(n * per_row).astype(dtype), (rows, columns)), shape=(n, d))
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -66,10 +58,10 @@ def test_routes(n, d, route):
 @pytest.mark.parametrize(("n", "d"), [(100, 5000), (5000, 200), (10_000, 100_000)])
 def test_grows_with_what_is_asked_for(n, d):
     def memory(**parameters):
-        return DuRP(**parameters).estimate(sparse(n, d, 5)).memory
+        return DuRP(**parameters).estimate(make_wide(n, d)[0]).memory
 
     def work(**parameters):
-        return DuRP(**parameters).estimate(sparse(n, d, 5)).work
+        return DuRP(**parameters).estimate(make_wide(n, d)[0]).work
 
     for get in (memory, work):
         assert get(n_triplets=10**7) > get(n_triplets=10**6) > get(n_triplets=10**5)
@@ -92,50 +84,53 @@ def test_grows_with_the_data():
 
 def test_sparse_is_counted_by_its_entries():
     dense = DuRP().estimate(shaped(5000, 100_000)).memory
-    thin, thick = (DuRP().estimate(sparse(5000, 100_000, k)).memory for k in (2, 40))
+    thin, thick = (DuRP().estimate(make_wide(5000, 100_000, k)[0]).memory for k in (2, 40))
     assert thin < thick < dense
 
 
-def test_of_a_source_only_the_rows_to_learn_from_count(tmp_path, monkeypatch):
+def test_of_a_source_only_the_rows_to_learn_from_count(tmp_path):
     rows = np.memmap(tmp_path / "rows", dtype=np.float32, mode="w+", shape=(20_000, 20))
-    every = DuRP().estimate(rows)
-    monkeypatch.setattr(sources, "LEARNING_ROWS", 3000)
+    every = DuRP(max_rows=None).estimate(rows)
+    assert DuRP(max_rows=20_000).estimate(rows) == every
     for some in (rows, np.empty((20_000, 20), np.float32)):
-        few = DuRP().estimate(some)
+        few = DuRP(max_rows=3000).estimate(some)
         assert few.memory < every.memory
         assert few.work < every.work
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_fit_that_cannot_succeed_fails_at_once(learner, monkeypatch):
-    X = np.random.default_rng(0).normal(size=(3000, 40))
-    y = np.arange(3000) % 3
+    X, y = make_classes(3000, 40)
     model = learner(n_triplets=1000)
     need = model.estimate(X).memory
-    monkeypatch.setattr(_base, "sample_triplets", None)  # nothing may be sampled
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: need - 1)
+    monkeypatch.setattr(
+        "dualmetric.supervision.labels.sample_triplets", None
+    )  # nothing may be sampled
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: need - 1)
     with pytest.raises(
         ValueError,
         match=rf"{learner.__name__}.fit on 3,000 × 40 needs [\d.]+ .?B of memory and [\d.]+ .?B is "
         r"available\..*estimate\(X\)",
     ):
         model.fit(X, y)
-    assert not hasattr(model, "triplets_")
+    assert not hasattr(model, "comparisons_")
     assert not hasattr(model, "metric_")
 
 
 def test_a_fit_with_just_enough_goes_on(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(300, 10))
+    X, y = make_classes(300, 10)
     model = DuRP(n_triplets=1000, random_state=0)
     need = model.estimate(X).memory
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: need)
-    model.fit(X, np.arange(300) % 3)
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: None)  # it does not say
-    model.fit(X, np.arange(300) % 3)
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: need)
+    model.fit(X, y)
+    monkeypatch.setattr(
+        "dualmetric._arrays.system.available_memory", lambda: None
+    )  # it does not say
+    model.fit(X, y)
 
 
 def test_a_million_words_is_a_small_part_of_the_square():
-    X = sparse(100_000, 10**6, 5, np.float32)
+    X, _ = make_wide(100_000, 10**6, 5, dtype=np.float32)
     found = DuRP(n_components=50).estimate(X)
     assert found.route == "products"
     assert found.memory < 8e9
@@ -161,12 +156,7 @@ CASES += [(DuOri, "span"), (DuOri, "matrix")]
 @pytest.mark.parametrize(("n_triplets", "dtype"), [(2000, np.float64), (20_000, np.float32)])
 def test_the_peak_is_within_the_estimate(learner, shape, shrinkage, n_triplets, dtype):
     n, d, is_sparse = SHAPES[shape]
-    y = np.arange(n) % 3
-    if is_sparse:
-        X = sparse(n, d, 20, dtype) + sp.csr_matrix((np.ones(n, dtype), (range(n), y)), (n, d))
-    else:
-        X = np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
-        X[np.arange(n), y] += 3
+    X, y = make_wide(n, d, 20, dtype=dtype) if is_sparse else make_classes(n, d, dtype=dtype)
     model = learner(
         n_triplets=n_triplets, max_epochs=1, shrinkage=shrinkage, n_components=10, random_state=0
     )
@@ -193,7 +183,7 @@ def test_in_words():
 def test_given_triplets_count_rather_than_those_to_sample():
     X = np.zeros((1000, 20))
     few = np.zeros((50, 3), dtype=int)
-    assert DuRP().estimate(X, triplets=few) == DuRP(n_triplets=50).estimate(X)
+    assert DuRP().estimate(X, Triplets(few)) == DuRP(n_triplets=50).estimate(X)
 
 
 def test_rows_of_a_source_are_part_of_it(tmp_path):

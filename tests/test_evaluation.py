@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from dualmetric import _kernels, evaluation
+from dualmetric._arrays import kernels, ranking
 from dualmetric.evaluation import average_precisions, knn_accuracy, mean_average_precision
+from makers import laid_out, make_clusters
 
 
 def loop_average_precisions(X, y):
@@ -41,12 +42,6 @@ def sklearn_average_precisions(X, y):
     return np.array(result)
 
 
-def clusters(n=60, d=5, n_classes=3, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    return rng.normal(size=(n_classes, d))[y] + rng.normal(size=(n, d)), y
-
-
 def test_hand_computed():
     # Rows at 0, 1, 3, 7 of classes a, a, b, a. Ranked labels and average precisions:
     # 0: a b a -> (1/1 + 2/3)/2; 1: a b a, likewise; 7: b a a -> (1/2 + 2/3)/2; 3 is alone.
@@ -67,7 +62,7 @@ def test_hand_computed_tie():
 
 @pytest.mark.parametrize("n_classes", [2, 3, 20])
 def test_equals_sklearn_without_ties(n_classes):
-    X, y = clusters(80, 6, n_classes)
+    X, y = make_clusters(80, 6, n_classes)
     expected = sklearn_average_precisions(X, y)
     np.testing.assert_allclose(average_precisions(X, y), expected, rtol=1e-12)
     assert mean_average_precision(X, y) == pytest.approx(expected.mean(), rel=1e-12)
@@ -100,24 +95,17 @@ def datasets(draw):
     return X, y
 
 
+SPARSE = {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "coo": sp.coo_array}
+
+
 def layouts(X, name):
-    if name == "fortran":
-        return np.asfortranarray(X)
-    if name == "strided":
-        wide = np.full((2 * X.shape[0], 3 * X.shape[1]), 77, dtype=X.dtype)
-        wide[::2, ::3] = X
-        return wide[::2, ::3]
-    if name == "reversed":
-        return X[::-1].copy()[::-1]
-    if name == "read-only":
-        X = X.copy()
-        X.flags.writeable = False
-        return X
     if name == "list":
         return X.tolist()
     if name == "frame":
         return pd.DataFrame(X)
-    return {"csr": sp.csr_matrix, "csc": sp.csc_matrix, "coo": sp.coo_array}[name](X)
+    if name in SPARSE:
+        return SPARSE[name](X)
+    return laid_out(X, name)
 
 
 @settings(max_examples=100, deadline=None)
@@ -160,7 +148,7 @@ def test_invariances(data, seed, power, shift):
 @pytest.mark.parametrize("to", [np.array, sp.csr_array])
 def test_extreme_scales(power, to):
     # squares would vanish or overflow; whole numbers stay exact even where they are subnormal
-    X, y = clusters()
+    X, y = make_clusters()
     X = np.round(X * 8)
     np.testing.assert_allclose(
         average_precisions(to(np.ldexp(X, power)), y), sklearn_average_precisions(X, y), rtol=1e-12
@@ -168,7 +156,7 @@ def test_extreme_scales(power, to):
 
 
 def test_far_from_origin():
-    X, y = clusters()
+    X, y = make_clusters()
     X = np.round(X * 2**20) / 2**20
     np.testing.assert_array_equal(average_precisions(X + 2.0**30, y), average_precisions(X, y))
 
@@ -196,14 +184,14 @@ def test_equal_rows_are_tied(to):
 def test_equal_rows_are_recognised():
     X = np.array([[0.0, 1.0], [2.0, 1.0], [-0.0, 1.0], [0.0, 0.0], [2.0, 1.0], [0.0, 1.0]])
     expected = [0, 1, 0, 3, 1, 0]
-    np.testing.assert_array_equal(evaluation.squared_distances(X)[1], expected)
+    np.testing.assert_array_equal(ranking.squared_distances(X)[1], expected)
     # the same rows with a stored zero, a split entry, and unsorted columns
     data = np.array([0.0, 1.0, 1.0, 2.0, 1.0, -0.0, 2.0, 1.0, 0.5, 0.5])
     indices = np.array([0, 1, 1, 0, 1, 0, 0, 1, 1, 1])
     indptr = np.array([0, 2, 4, 5, 6, 8, 10])
     csr = sp.csr_matrix((data.copy(), indices.copy(), indptr.copy()), shape=(6, 2))
     np.testing.assert_array_equal(csr.toarray(), X)
-    fill, origin = evaluation.squared_distances(csr)
+    fill, origin = ranking.squared_distances(csr)
     np.testing.assert_array_equal(origin, expected)
     distances = np.empty((2, 6))
     fill(np.array([3, 1]), distances)
@@ -226,7 +214,7 @@ def test_sparse_distances_equal_the_dense_ones(whole, index):
     csr = sp.csr_array(X)
     csr.indices, csr.indptr = csr.indices.astype(index), csr.indptr.astype(index)
     queries = np.array([70, 3, 11, 10])
-    fill, origin = evaluation.squared_distances(csr)
+    fill, origin = ranking.squared_distances(csr)
     got = np.full((4, 80), np.nan)
     fill(queries, got)
     scale = np.ldexp(1.0, np.frexp(np.abs(X).max())[1])
@@ -253,7 +241,7 @@ def test_ranking_keys_equal_their_twin():
     origin[25] = 9
     copies = np.array([8, 20, 25, 30])
     keys = distances.copy().view(np.int64)
-    _kernels.ranking_keys(keys, queries, labels, origin, copies)
+    kernels.ranking_keys(keys, queries, labels, origin, copies)
 
     expected = distances.copy()
     for r, query in enumerate(queries):
@@ -281,15 +269,15 @@ def test_ranked_precisions_equal_their_twin():
     keys = np.sort(2 * distances + relevant, axis=1)
     keys = np.column_stack([keys, np.full(5, 1000)])
     expected = [average_precision_score(relevant[r], -distances[r].astype(float)) for r in range(5)]
-    np.testing.assert_allclose(_kernels.ranked_precisions(keys), expected, rtol=1e-14)
+    np.testing.assert_allclose(kernels.ranked_precisions(keys), expected, rtol=1e-14)
 
 
 def test_blocks_and_threads_do_not_matter(monkeypatch):
-    X, y = clusters(301, 7, 6)
+    X, y = make_clusters(301, 7, 6)
     expected = average_precisions(X, y)
     np.testing.assert_allclose(expected, sklearn_average_precisions(X, y), rtol=1e-12)
     for bytes_, threads in ((1, "1"), (20_000, "1"), (20_000, "3"), (2**26, "2")):
-        monkeypatch.setattr(evaluation, "_BLOCK_BYTES", bytes_)
+        monkeypatch.setattr(ranking, "_BLOCK_BYTES", bytes_)
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
         np.testing.assert_allclose(average_precisions(X, y), expected, rtol=1e-12)
         np.testing.assert_allclose(average_precisions(sp.csr_array(X), y), expected, rtol=1e-12)
@@ -298,7 +286,7 @@ def test_blocks_and_threads_do_not_matter(monkeypatch):
 def test_memory_is_bounded():
     import tracemalloc
 
-    X, y = clusters(6000, 4, 3)
+    X, y = make_clusters(6000, 4, 3)
     average_precisions(X[:10], y[:10])  # compile first
     tracemalloc.start()
     average_precisions(X, y)
@@ -322,7 +310,7 @@ def test_rows_that_are_all_equal():
 
 
 def test_class_of_one_row():
-    X, y = clusters(30, 4, 3)
+    X, y = make_clusters(30, 4, 3)
     y = y.copy()
     y[[4, 11]] = [7, 8]
     expected = loop_average_precisions(X, y)
@@ -369,7 +357,7 @@ def test_bad_input(measure, X, y, message):
 
 
 def test_unmasked_masked_array():
-    X, y = clusters(20)
+    X, y = make_clusters(20)
     np.testing.assert_array_equal(
         average_precisions(np.ma.array(X), np.ma.array(y)), average_precisions(X, y)
     )
@@ -392,7 +380,7 @@ def loop_knn(X_train, y_train, X_test, y_test, k):
 @pytest.mark.parametrize("to", [np.array, sp.csr_matrix, sp.csc_array])
 @pytest.mark.parametrize("names", [np.arange(2), np.array(["x", "yy"]), np.array([-3.0, 7.0])])
 def test_knn_equals_loop(k, to, names):
-    X, y = clusters(70, 4, 2, seed=k)  # two classes and an odd k: no tied votes
+    X, y = make_clusters(70, 4, 2, apart=0.5, seed=k)  # two classes and an odd k: no tied votes
     y = names[y]
     expected, lead = loop_knn(X[:50], y[:50], X[50:], y[50:], k)
     assert lead > 0
@@ -402,7 +390,7 @@ def test_knn_equals_loop(k, to, names):
 
 
 def test_knn_default_is_five():
-    X, y = clusters(70, 4, 2, seed=0)
+    X, y = make_clusters(70, 4, 2, apart=0.5, seed=0)
     parts = X[:50], y[:50], X[50:], y[50:]
     assert loop_knn(*parts, 5)[0] not in (loop_knn(*parts, 3)[0], loop_knn(*parts, 7)[0])
     assert knn_accuracy(*parts) == pytest.approx(loop_knn(*parts, 5)[0], abs=1e-15)

@@ -9,18 +9,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
+import makers
 from dualmetric import Metric, _explain
 
 D, RANK = 6, 3
-CASES = ["euclidean", "identity", "cosine", "cosine, centred", "cosine identity, centred"]
+CASES = [
+    "euclidean",
+    "euclidean identity",
+    "cosine",
+    "cosine, centred",
+    "cosine identity, centred",
+]
 
 
-def make_metric(case, dtype=np.float64, names=None):
-    rng = np.random.default_rng(0)
-    factor = None if "identity" in case else rng.standard_normal((D, RANK)).astype(dtype)
-    size = D if factor is None else RANK
-    centre = rng.standard_normal(size).astype(dtype) if "centred" in case else None
-    return Metric(factor, D, names, None, centre, "cosine" if "cosine" in case else "euclidean")
+def make_metric(case, **options):
+    rank = None if "identity" in case else RANK
+    return makers.make_metric(case.replace(" identity", ""), rank=rank, d=D, **options)
 
 
 def make_rows(dtype=np.float64, seed=1):
@@ -59,7 +63,7 @@ def parts_by_formula(metric, a, b):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("top", [1, 3, 100])
 def test_parts_add_up_to_the_distance(case, dtype, top):
-    metric, X = make_metric(case, dtype), make_rows(dtype)
+    metric, X = make_metric(case, dtype=dtype), make_rows(dtype)
     found = metric.explain(X[0], X[1], top=top)
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
     assert_allclose(found.distance, metric.distance(X[:1], X[1:])[0], rtol=tolerance)
@@ -81,7 +85,7 @@ def test_parts_add_up_to_the_distance(case, dtype, top):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_any_kind_of_row_gives_the_same(case, dtype):
-    metric, X = make_metric(case, dtype), make_rows(dtype)
+    metric, X = make_metric(case, dtype=dtype), make_rows(dtype)
     expected = metric.explain(X[0], X[1])
     kinds = [
         lambda x: x[None],
@@ -204,7 +208,7 @@ ROW = np.ones(D)
     [
         ({"a": np.ones((2, D))}, "a must be a single row; got 2"),
         ({"b": sp.csr_array((3, D))}, "b must be a single row; got 3"),
-        ({"a": np.ones(D - 1)}, "a has 5 features, but this metric is over 6"),
+        ({"a": np.ones(D - 1)}, "a has 5 features, but this metric is expecting 6"),
         ({"b": np.full(D, np.nan)}, "Input b contains NaN"),
         ({"a": 1.0}, "Expected 2D array"),
         ({"a": np.ones((1, 1, D))}, "dim 3"),
@@ -216,7 +220,7 @@ ROW = np.ones(D)
         ({"a": ROW * 1e308, "b": ROW * -1e308}, "too large for this metric"),
     ],
 )
-@pytest.mark.parametrize("case", ["euclidean", "identity"])
+@pytest.mark.parametrize("case", ["euclidean", "euclidean identity"])
 def test_bad_arguments(case, arguments, message):
     with pytest.raises(ValueError, match=message):
         make_metric(case).explain(**{"a": ROW, "b": 0 * ROW, **arguments})
@@ -269,7 +273,7 @@ def test_component_that_is_not_there(component):
 
 
 def test_top_features_of_the_identity():
-    for case in ("identity", "cosine identity, centred"):
+    for case in ("euclidean identity", "cosine identity, centred"):
         with pytest.raises(ValueError, match="identity has no directions of its own"):
             make_metric(case).top_features(0)
 
@@ -279,3 +283,67 @@ def test_top_features_with_bad_arguments():
         make_metric("euclidean").top_features(0, ["a", "b"])
     with pytest.raises(ValueError, match="top must be a whole number"):
         make_metric("euclidean").top_features(0, top=-1)
+
+
+# --- the plain distance outside, and one metric after another ---------------------------------
+
+
+def make_corrected(distance, outside, before=None):
+    height = D if before is None else before.rank
+    columns = np.linalg.qr(np.random.default_rng(0).standard_normal((height, 2)))[0]
+    return Metric(columns * [3.0, 0.25], distance=distance, outside=outside, before=before)
+
+
+def root_of(metric):
+    """M^½ of a metric without a step before it."""
+    values, vectors = np.linalg.eigh(metric.matrix())
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_parts_of_a_metric_with_outside(distance):
+    metric = make_corrected(distance, 0.5)
+    a, b = make_rows()
+    explanation = metric.explain(a, b, top=D)
+    assert explanation.distance == pytest.approx(metric.distance(a[None], b[None])[0])
+    assert total(explanation) == pytest.approx(explanation.distance)
+    written_out = Metric(root_of(metric), distance=distance)
+    expected = parts_by_formula(written_out, a, b)
+    assert dict(explanation.parts) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("outside", [0.0, 0.5])
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_parts_after_a_linear_metric(distance, outside):
+    before = make_metric("euclidean")
+    metric = make_corrected(distance, outside, before)
+    a, b = make_rows()
+    explanation = metric.explain(a, b, top=D)
+    assert explanation.distance == pytest.approx(metric.distance(a[None], b[None])[0])
+    assert total(explanation) == pytest.approx(explanation.distance)
+    second = Metric(metric.factor, outside=outside)
+    factor = before.factor @ (root_of(second) if outside else second.factor)
+    expected = parts_by_formula(Metric(factor, distance=distance), a, b)
+    assert dict(explanation.parts) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("outside", [0.0, 0.5])
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+@pytest.mark.parametrize("case", [*CASES, "outside", "outside, cosine"])
+def test_parts_after_another_metric_add_up(case, distance, outside):
+    if case.startswith("outside"):
+        first = make_corrected("cosine" if "cosine" in case else "euclidean", 0.7)
+    else:
+        first = make_metric(case)
+    metric = make_corrected(distance, outside, first)
+    a, b = make_rows()
+    explanation = metric.explain(a, b, top=D + 1)
+    assert explanation.distance == pytest.approx(metric.distance(a[None], b[None])[0])
+    assert total(explanation) == pytest.approx(explanation.distance)
+
+
+def test_parts_after_a_lift_are_refused():
+    lifted = makers.make_metric(d=D, rank=RANK, n_landmarks=4)
+    metric = make_corrected("euclidean", 0.0, lifted)
+    with pytest.raises(ValueError, match="this metric is lifted, and not linear in the features"):
+        metric.explain(*make_rows())

@@ -4,59 +4,48 @@ import io
 import os
 import sys
 import warnings
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import makers
 from dualmetric import DuRP, Metric
-from dualmetric.export import to_faiss, to_npy, to_onnx, to_torch
+from dualmetric.io.export import to_faiss, to_npy, to_onnx, to_torch
 from dualmetric.lift import Lift, rbf_lift
-from dualmetric.weighting import fit_idf, tfidf
+from dualmetric.tfidf import fit_idf, tfidf
 
 D = 6
 RANKS = [1, 4, None]  # None: the identity
 KINDS = ["euclidean", "cosine", "cosine, centred"]
 
-
-def make_metric(kind="euclidean", rank=4, dtype=np.float64, idf=False):
-    rng = np.random.default_rng(0)
-    factor = None if rank is None else rng.standard_normal((D, rank)).astype(dtype)
-    centre = rng.standard_normal(rank or D).astype(dtype) if "centred" in kind else None
-    weights = np.linspace(1, 3, D).astype(dtype) if idf else None
-    return Metric(factor, D, None, None, centre, kind.partition(",")[0], weights)
+make_metric = partial(makers.make_metric, rank=4, d=D)
+make_lifted = partial(make_metric, n_landmarks=12)
+make_rows = partial(makers.make_rows, d=D, dtype=np.float32)
 
 
 CASES = [
-    pytest.param(make_metric(kind, rank, dtype), id=f"{kind}-{rank}-{dtype.__name__}")
+    pytest.param(make_metric(kind, rank=rank, dtype=dtype), id=f"{kind}-{rank}-{dtype.__name__}")
     for kind, rank, dtype in product(KINDS, RANKS, [np.float32, np.float64])
 ]
 PLAIN = [case for case in CASES if case.values[0].kind == "euclidean"]
 TFIDF = [
-    pytest.param(make_metric(kind, rank, dtype, True), id=f"tf-idf, {kind}-{rank}-{dtype.__name__}")
+    pytest.param(
+        make_metric(kind, rank=rank, dtype=dtype, idf=True),
+        id=f"tf-idf, {kind}-{rank}-{dtype.__name__}",
+    )
     for kind, rank, dtype in product(KINDS, RANKS, [np.float32, np.float64])
 ]
 
 
-def make_lifted(kind="euclidean", rank=4, dtype=np.float64, q=12):
-    rng = np.random.default_rng(0)
-    factor = rng.standard_normal((q, rank)).astype(dtype)
-    centre = rng.standard_normal(rank).astype(dtype) if "centred" in kind else None
-    lift = Lift(rng.standard_normal((q, D)).astype(dtype), 0.1)
-    return Metric(factor, D, None, None, centre, kind.partition(",")[0], lift=lift)
-
-
 LIFTED = [
-    pytest.param(make_lifted(kind, rank, dtype), id=f"lift, {kind}-{rank}-{dtype.__name__}")
+    pytest.param(
+        make_lifted(kind, rank=rank, dtype=dtype), id=f"lift, {kind}-{rank}-{dtype.__name__}"
+    )
     for kind, rank, dtype in product(KINDS, [1, 4], [np.float32, np.float64])
 ]
-
-
-def make_rows(n, seed=1, counts=False):
-    rng = np.random.default_rng(seed)
-    rows = rng.poisson(1.0, (n, D)) if counts else rng.standard_normal((n, D))
-    return rows.astype(np.float32)
 
 
 def lengths(difference):
@@ -106,7 +95,7 @@ def test_npy_of_what_is_more_than_a_matrix(tmp_path):
 
 
 def test_an_identity_that_does_not_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 10_000_000)
     with pytest.raises(ValueError, match=r"identity over 20,000 features.* 3\.2 GB .* do without"):
         to_npy(Metric(None, 20_000), tmp_path / "L.npy")
 
@@ -181,7 +170,7 @@ def test_faiss_by_inner_product():
 @pytest.mark.parametrize("rank", [1, None])
 def test_faiss_and_rows_of_zeros(rank):
     needs("faiss")
-    index = to_faiss(make_metric("cosine", rank))
+    index = to_faiss(make_metric("cosine", rank=rank))
     nothing = np.zeros((1, D), dtype=np.float32)
     index.add(np.concatenate([nothing, make_rows(1)]))
     squares, found = index.search(nothing, 2)
@@ -216,7 +205,7 @@ def test_onnx_has_the_same_distances(metric, tmp_path):
     needs("onnx", "onnxruntime")
     to_onnx(metric, tmp_path / "m.onnx")
     counts = metric.idf is not None
-    A, B = make_rows(9, 1, counts), make_rows(9, 2, counts)
+    A, B = make_rows(9, counts=counts), make_rows(9, seed=2, counts=counts)
     a, b = run_onnx(tmp_path / "m.onnx", A), run_onnx(tmp_path / "m.onnx", B)
     assert a.dtype == np.float32
     assert a.shape == (9, metric.rank)
@@ -267,7 +256,7 @@ def test_onnx_is_checked_before_it_is_written(tmp_path, monkeypatch):
     metric = make_metric()
     (tmp_path / "m.onnx").write_text("old")
     wrong = Metric(metric.factor * 1.01)
-    monkeypatch.setattr("dualmetric.export._trial_rows", lambda _: make_rows(3))
+    monkeypatch.setattr("dualmetric.io.export._trial_rows", lambda _: make_rows(3))
     monkeypatch.setattr(Metric, "transform", lambda self, X: wrong.apply(X))
     with pytest.raises(RuntimeError, match=r"onnxruntime does not give .* nothing was written"):
         to_onnx(metric, tmp_path / "m.onnx")
@@ -307,7 +296,7 @@ def test_onnx_of_a_lift_whose_width_float32_cannot_hold(tmp_path):
 
 def test_onnx_of_more_than_a_file_holds(tmp_path, monkeypatch):
     needs("onnx", "onnxruntime")
-    monkeypatch.setattr("dualmetric.export._LARGEST_ONNX", 100)
+    monkeypatch.setattr("dualmetric.io.export._LARGEST_ONNX", 100)
     with pytest.raises(ValueError, match=r"less than 2 GB.*metric\.truncate\(rank\)"):
         to_onnx(make_metric(rank=5), tmp_path / "m.onnx")
     to_onnx(make_metric(rank=4), tmp_path / "m.onnx")
@@ -432,3 +421,88 @@ def test_a_missing_package_is_answered_with_the_install_line(
     ):
         export(make_metric())
     assert os.listdir(tmp_path) == []
+
+
+# --- the plain distance outside a few directions, and one metric after another ----------------
+
+
+def make_corrected(distance, outside, before=None):
+    height = D if before is None else before.rank
+    columns = np.linalg.qr(np.random.default_rng(0).standard_normal((height, 2)))[0]
+    factor = (columns * [3.0, 0.25]).astype(np.float32)
+    return Metric(factor, distance=distance, outside=outside, before=before)
+
+
+CORRECTED = {
+    f"{distance}, {name}": make_corrected(distance, outside, before)
+    for distance in ("euclidean", "cosine")
+    for name, outside, before in [
+        ("outside", 0.5, None),
+        ("after a plain metric", 0.0, make_metric()),
+        ("outside, after a plain metric", 0.5, make_metric()),
+        ("after a cosine", 0.0, make_metric("cosine, centred")),
+        ("after tf-idf", 0.5, make_metric("cosine", idf=True)),
+        ("after a lift", 0.5, make_lifted("cosine")),
+        ("after outside", 0.5, make_corrected("cosine", 0.7)),
+        ("linear, after outside", 0.5, make_corrected("euclidean", 0.7)),
+    ]
+}
+
+
+@pytest.mark.parametrize("case", list(CORRECTED))
+def test_onnx_of_corrected_metrics(case, tmp_path):
+    onnxruntime = needs("onnxruntime", "onnx")
+    metric = CORRECTED[case]
+    to_onnx(metric, tmp_path / "m.onnx")
+    rows = makers.make_rows(9, D, np.float32, counts=True)
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (found,) = session.run(None, {"rows": rows})
+    assert_allclose(found, metric.transform(rows), rtol=1e-3, atol=1e-4)
+
+
+def first_steps(metric):
+    """The steps of a metric that are not linear maps: those that some targets cannot do."""
+    found = {"tf-idf": metric.first.idf is not None, "landmarks": metric.first.lift is not None}
+    return [name for name, present in found.items() if present]
+
+
+@pytest.mark.parametrize("case", list(CORRECTED))
+def test_torch_of_corrected_metrics(case):
+    torch = needs("torch")
+    metric = CORRECTED[case]
+    if first_steps(metric):
+        with pytest.raises(ValueError, match=f"torch cannot .*{first_steps(metric)[0]}"):
+            to_torch(metric)
+        return
+    rows = makers.make_rows(9, D, np.float32)
+    with torch.no_grad():
+        module = to_torch(metric)
+        dtype = next(module.parameters()).dtype
+        found = module(torch.from_numpy(rows).to(dtype)).numpy()
+    assert_allclose(found, metric.transform(rows), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", list(CORRECTED))
+def test_npy_of_corrected_metrics(case, tmp_path):
+    metric = CORRECTED[case]
+    if first_steps(metric) or "cosine" in (metric.kind, metric.first.kind):
+        with pytest.raises(ValueError, match=r"\.npy matrix cannot"):
+            to_npy(metric, tmp_path / "L.npy")
+        return
+    to_npy(metric, tmp_path / "L.npy")
+    L = np.load(tmp_path / "L.npy", allow_pickle=False)
+    A, B = make_rows(9), make_rows(9, seed=2)
+    assert_allclose(lengths(A @ L - B @ L), metric.distance(A, B), rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", list(CORRECTED))
+def test_faiss_of_corrected_metrics(case):
+    needs("faiss")
+    metric = CORRECTED[case]
+    if first_steps(metric):
+        with pytest.raises(ValueError, match=f"FAISS cannot .*{first_steps(metric)[0]}"):
+            to_faiss(metric)
+        return
+    A, B = make_rows(9), make_rows(9, seed=2)
+    found = faiss_distances(to_faiss(metric), A, B)
+    assert_allclose(found, metric.distance(A, B), rtol=1e-3, atol=1e-3)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from dualmetric._files import replacing, write_atomically
+from dualmetric.io.atomic import replacing, write_atomically
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")

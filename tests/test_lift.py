@@ -8,15 +8,13 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.kernel_approximation import Nystroem
 
-from dualmetric import Metric, sources
-from dualmetric import lift as lifting
+from dualmetric import Metric
+from dualmetric._arrays import namespace
+from dualmetric._rows import stored
 from dualmetric.lift import Lift, rbf_lift
+from makers import make_rows
 
 D, Q, RANK = 5, 9, 3
-
-
-def make_rows(n, d=D, dtype=np.float64, seed=1):
-    return np.random.default_rng(seed).standard_normal((n, d)).astype(dtype)
 
 
 def make_lift(dtype=np.float64, gamma=0.2):
@@ -65,11 +63,11 @@ def test_a_landmark_is_at_no_distance_from_itself():
     assert_allclose(values, values.T, rtol=1e-13)
 
 
-@pytest.mark.parametrize("bytes_a_block", [1, 8 * Q, 100 * Q])
-def test_blocks_give_what_one_block_gives(bytes_a_block, monkeypatch):
+@pytest.mark.parametrize("block_bytes", [1, 8 * Q, 100 * Q])
+def test_blocks_give_what_one_block_gives(block_bytes, monkeypatch):
     lift, factor, rows = make_lift(), make_factor(), make_rows(50)
     whole = lift.apply(rows, factor)
-    monkeypatch.setattr(lifting, "_BLOCK_BYTES", bytes_a_block)
+    monkeypatch.setattr(namespace, "_HOST_BLOCK", block_bytes)
     assert_allclose(lift.apply(rows, factor), whole, rtol=1e-12, atol=1e-14)
 
 
@@ -198,7 +196,7 @@ def test_width_and_rank_follow_from_the_arrays():
 def test_a_source_of_rows(height, tmp_path, monkeypatch):
     rows = make_rows(11)
     np.save(tmp_path / "X.npy", rows)
-    monkeypatch.setattr(sources, "_BLOCK_BYTES", height * 8 * D)
+    monkeypatch.setattr(stored, "_BLOCK_BYTES", height * 8 * D)
     found = make_metric("cosine").transform(np.load(tmp_path / "X.npy", mmap_mode="r"))
     assert_allclose(found, make_metric("cosine").transform(rows), rtol=1e-12)
 
@@ -214,7 +212,9 @@ def test_sparse_rows_are_refused(kind):
 
 
 def test_rows_of_another_width():
-    with pytest.raises(ValueError, match="X has 9 features, but this metric is over 5"):
+    with pytest.raises(
+        ValueError, match="X has 9 features, but this metric is expecting 5 features"
+    ):
         make_metric().transform(np.ones((2, Q)))
 
 

@@ -1,5 +1,7 @@
 """LMNN: the objective against its definition, the gradient against differences, and the fit."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,19 +12,13 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from dualmetric import LMNN, Metric
-from dualmetric._kernels import impostor_weights
-from dualmetric.learners import _base, lmnn
-from dualmetric.learners.lmnn import _Objective, _target_neighbors, lmnn_objective
+from dualmetric._arrays.kernels import impostor_weights
+from dualmetric.estimators import lmnn
+from dualmetric.estimators.lmnn import _Objective, _target_neighbors, lmnn_objective
+from dualmetric.problem import SCALE
+from makers import make_classes
 
-
-def make_data(n=60, d=6, seed=0, dtype=np.float64):
-    """Three classes that differ in two features, and overlap; the others are noise."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    X = rng.standard_normal((n, d))
-    X[:, 0] += 2.0 * (y == 1)
-    X[:, 1] += 2.0 * (y == 2)
-    return X.astype(dtype), y
+make_data = partial(make_classes, d=6, shift=2.0)
 
 
 @pytest.fixture
@@ -272,7 +268,7 @@ def test_history_never_rises(push, data):
 def test_objective_is_that_of_the_metric(push, data):
     X, y = data
     model = LMNN(push=push).fit(X, y)
-    unit = np.sqrt(distances(X).sum() / (60 * 59)) / _base.SCALE
+    unit = np.sqrt(distances(X).sum() / (60 * 59)) / SCALE
     start = plain_objective(X / unit, y, 3, np.eye(6), push)
     assert model.history_[0] == pytest.approx(start, rel=1e-11)
     # T(i) is that of the rows, D that of the learned metric
@@ -287,7 +283,7 @@ def test_one_feature_solved_by_hand(push):
     y = np.arange(24) % 2
     X = 2.0 * y[:, None] + rng.standard_normal((24, 1))
     model = LMNN(push=push, tol=1e-12).fit(X, y)
-    unit = np.sqrt(distances(X).sum() / (24 * 23)) / _base.SCALE
+    unit = np.sqrt(distances(X).sum() / (24 * 23)) / SCALE
     rows = X / unit
     D = distances(rows)
     corners = {0.0}
@@ -417,7 +413,7 @@ def test_small_classes_and_duplicates(n_neighbors):
     model = LMNN(n_neighbors=n_neighbors).fit(X, y)
     assert np.isfinite(model.components_).all()
     assert (np.diff(model.history_) <= 0.0).all()
-    unit = np.sqrt(distances(X).sum() / (19 * 18)) / _base.SCALE
+    unit = np.sqrt(distances(X).sum() / (19 * 18)) / SCALE
     expected = plain_objective(X / unit, y, n_neighbors, model.metric_.factor * unit, 0.5)
     assert model.objective_ == pytest.approx(expected, rel=1e-10)
 
@@ -441,7 +437,7 @@ def test_constant_features(data):
 
 
 def test_more_features_than_rows():
-    X, y = make_data(20, 50)
+    X, y = make_data(20, d=50)
     model = LMNN().fit(X, y)
     assert model.objective_ < model.history_[0]
     assert np.isfinite(model.components_).all()
@@ -543,9 +539,9 @@ def test_what_is_not_a_number(value, data):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_too_wide(sparse, monkeypatch):
-    X, y = make_data(40, 30)
+    X, y = make_data(40, d=30)
     X = sp.csr_array(X) if sparse else X
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 100_000)
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 100_000)
     message = r"30 × 30 matrix by LMNN from 40 rows needs 254\.4 kB .* 100\.0 kB .* n_components"
     with pytest.raises(ValueError, match=message):
         LMNN().fit(X, y)

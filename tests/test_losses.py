@@ -1,10 +1,12 @@
+"""Losses: textbook values, conjugates and dual steps, and the compiled root finder."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from dualmetric import _kernels
+from dualmetric._arrays import kernels
 from dualmetric.losses import LOSSES, get_loss
 
 NAMES = ["hinge", "smoothed_hinge", "squared_hinge", "logistic"]
@@ -130,6 +132,21 @@ def test_dual_step_of_a_triplet_that_says_nothing(name, expected):
     assert get_loss(name).dual_step(0.0, 0.0, 0.0) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("margin", [-2.0, 0.5, 1.5, 4.0])
+@pytest.mark.parametrize("beta", [0.0, 0.4])
+def test_dual_step_without_curvature(name, margin, beta):
+    # a comparison of equal pairs, whose target is 1 − margin: the loss is already satisfied where
+    # the margin is above one
+    loss = get_loss(name)
+    top = loss.upper if np.isfinite(loss.upper) else 50.0
+    best = maximise(lambda b: float(-loss.conjugate(b)) - margin * (b - beta), 0.0, top)
+    found = loss.dual_step(beta, margin, 0.0)
+    assert found == pytest.approx(best, abs=1e-5)
+    kernel = kernels._dual_value(beta, margin, 0.0, loss.logistic, loss.smoothing, loss.upper)
+    assert kernel == pytest.approx(found, abs=1e-12)
+
+
 @settings(max_examples=300)
 @given(
     beta=st.one_of(st.floats(0.0, 1.0), st.sampled_from([0.0, 1.0, 1e-30, 1.0 - 1e-16])),
@@ -138,7 +155,7 @@ def test_dual_step_of_a_triplet_that_says_nothing(name, expected):
 )
 def test_kernel_logistic_root(beta, margin, exponent):
     curvature = 10.0**exponent
-    root = _kernels._logistic_dual(beta, margin, curvature)
+    root = kernels._logistic_dual(beta, margin, curvature)
     assert 0.0 <= root <= 1.0
     twin = get_loss("logistic").dual_step(beta, margin, curvature)
     # both end within an ulp or two of t = log((1−b)/b), |t| ≤ 1e4 + curvature, where |db/dt| ≤ b;
@@ -150,7 +167,7 @@ def test_kernel_logistic_root(beta, margin, exponent):
 @pytest.mark.parametrize("beta", [0.0, 0.2, 0.999, 1.0])
 @pytest.mark.parametrize("margin", [-9.0, 0.0, 5.0])
 def test_kernel_logistic_root_solves_its_equation(beta, margin, curvature):
-    b = _kernels._logistic_dual(beta, margin, curvature)
+    b = kernels._logistic_dual(beta, margin, curvature)
     assert np.log((1.0 - b) / b) == pytest.approx(
         margin + (b - beta) * curvature, rel=1e-9, abs=1e-9
     )
@@ -165,7 +182,7 @@ def test_unknown_loss_lists_the_known_ones():
 
 def test_logistic_dual_step_is_best_between_flat_stretches():
     """Newton's method alone would go to and fro between the two ends here."""
-    from dualmetric._kernels import _logistic_dual
+    from dualmetric._arrays.kernels import _logistic_dual
 
     for beta, margin, curvature in (
         (0.9999993443489075, 68.3325925143087, 80.72517522703424),

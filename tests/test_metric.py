@@ -1,9 +1,13 @@
 """Metric: distances against the formula."""
 
 import pickle
+from functools import partial
 from itertools import product
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -13,21 +17,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import cosine_distances
 
 from dualmetric import Metric
-from dualmetric.weighting import tfidf
-
-NAMES = ("width", "höhe", "深さ", "", "💡")
-INFO = {"method": "DuRP", "parameters": {"reg": None, "scale": True, "tol": 0.5}, "ü": [1, "β"]}
-
-
-def make_metric(dtype=np.float64, rank=3, d=5, names=None):
-    factor = np.random.default_rng(0).standard_normal((d, rank)).astype(dtype)
-    return Metric(factor, d, names, INFO)
-
-
-def make_rows(n, d=5, dtype=np.float64, seed=1):
-    X = np.random.default_rng(seed).standard_normal((n, d))
-    X[np.abs(X) < 0.5] = 0.0
-    return X.astype(dtype)
+from dualmetric.tfidf import tfidf
+from makers import INFO, NAMES, make_cosine, make_metric, make_rows
 
 
 def as_kind(X, kind):
@@ -44,7 +35,7 @@ KINDS = [np.asarray, sp.csr_array, sp.csr_matrix, sp.csc_array, list]
 @pytest.mark.parametrize("identity", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_everything_agrees_with_the_formula(kind, identity, dtype):
-    metric = Metric(None, 5) if identity else make_metric(dtype)
+    metric = Metric(None, 5) if identity else make_metric(dtype=dtype)
     M = np.eye(5) if identity else metric.factor @ metric.factor.T
     A, B = make_rows(6, dtype=dtype), make_rows(6, dtype=dtype, seed=2)
     diff = A[:, None, :].astype(np.float64) - B[None, :, :]
@@ -68,9 +59,9 @@ def test_everything_agrees_with_the_formula(kind, identity, dtype):
 
 
 def test_precision_follows_the_rows():
-    metric = make_metric(np.float64)
+    metric = make_metric(dtype=np.float64)
     assert metric.transform(make_rows(3, dtype=np.float32)).dtype == np.float32
-    assert make_metric(np.float32).transform(make_rows(3)).dtype == np.float64
+    assert make_metric(dtype=np.float32).transform(make_rows(3)).dtype == np.float64
     assert metric.transform(np.eye(5, dtype=int)).dtype == np.float64
 
 
@@ -111,8 +102,8 @@ def test_rows_are_not_changed():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.ones((2, 4)), "X has 4 features, but this metric is over 5"),
-        (sp.csr_array((2, 6)), "X has 6 features, but this metric is over 5"),
+        (np.ones((2, 4)), "X has 4 features, but this metric is expecting 5"),
+        (sp.csr_array((2, 6)), "X has 6 features, but this metric is expecting 5"),
         (np.ones(5), "Expected 2D array"),
         (np.ones((0, 5)), "0 sample"),
         (np.full((2, 5), np.nan), "contains NaN"),
@@ -207,13 +198,6 @@ def test_width_in_any_kind_of_integer(tmp_path):
 
 
 # --- cosine -----------------------------------------------------------------------------------
-
-
-def make_cosine(dtype=np.float64, centred=True, identity=False, rank=3, d=5):
-    factor = None if identity else make_metric(dtype, rank, d).factor
-    size = d if identity else rank
-    centre = np.random.default_rng(3).standard_normal(size).astype(dtype) if centred else None
-    return Metric(factor, d, None, INFO, centre, "cosine")
 
 
 @pytest.mark.parametrize(
@@ -364,14 +348,16 @@ def test_pickle():
 
 
 def test_matrix_that_does_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 10_000_000)
     for metric in (Metric(np.ones((20_000, 1), dtype=np.float32), 20_000), Metric(None, 20_000)):
         size = r"1\.6 GB" if metric.factor is not None else r"3\.2 GB"
         with pytest.raises(
             ValueError, match=rf"20,000 × 20,000 matrix needs {size} .* 10\.0 MB .*factor"
         ):
             metric.matrix()
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: None)  # unknown: go ahead
+    monkeypatch.setattr(
+        "dualmetric._arrays.system.available_memory", lambda: None
+    )  # unknown: go ahead
     assert make_metric().matrix().shape == (5, 5)
 
 
@@ -381,7 +367,7 @@ def test_matrix_that_does_not_fit_is_refused(monkeypatch):
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_truncate_is_the_best_approximation(rank, dtype):
-    metric = make_metric(dtype, rank=4, d=7)
+    metric = make_metric(dtype=dtype, rank=4, d=7)
     short = metric.truncate(rank)
     U, values, _ = np.linalg.svd(metric.matrix().astype(np.float64))
     best = (U[:, :rank] * values[:rank]) @ U[:, :rank].T
@@ -453,8 +439,7 @@ def test_truncate_to_nothing():
 # --- tf-idf -----------------------------------------------------------------------------------
 
 
-def make_counts(n, d=5, dtype=np.float64, seed=1):
-    return np.random.default_rng(seed).poisson(1.0, (n, d)).astype(dtype)
+make_counts = partial(make_rows, counts=True)
 
 
 IDF = np.array([1.0, 1.5, 2.0, 1.25, 3.0])
@@ -464,7 +449,7 @@ IDF = np.array([1.0, 1.5, 2.0, 1.25, 3.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", [make_metric, make_cosine])
 def test_tfidf_comes_before_the_metric(kind, dtype, make):
-    plain = make(dtype)
+    plain = make(dtype=dtype)
     metric = plain.with_idf(IDF)
     A, B = make_counts(6, dtype=dtype), make_counts(6, dtype=dtype, seed=2)
     a, b = as_kind(A, kind), as_kind(B, kind)
@@ -508,7 +493,7 @@ def test_tfidf_with_a_centre_and_no_factor():
 def test_tfidf_of_a_memory_map(tmp_path, monkeypatch):
     X = make_counts(50, dtype=np.int32)
     np.save(tmp_path / "X.npy", X)
-    monkeypatch.setattr("dualmetric.sources._BLOCK_BYTES", 160)
+    monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 160)
     metric = make_cosine().with_idf(IDF)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     assert_allclose(metric.transform(mapped), metric.transform(X), rtol=1e-12)
@@ -583,3 +568,176 @@ def test_more_info_replaces_what_was_there():
 def test_repr_of_tfidf():
     text = "<Cosine metric of rank 3 over 5 features, weighted by tf-idf>"
     assert repr(make_cosine().with_idf(IDF)) == text
+
+
+# --- data frames ------------------------------------------------------------------------------
+
+
+def as_frame(library, columns):
+    if library == "pyarrow":
+        return pa.table({name: pa.array(column) for name, column in columns.items()})
+    return {"pandas": pd.DataFrame, "polars": pl.DataFrame}[library](columns)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("more", [{}, {"rank": None}, {"n_landmarks": 4}], ids=str)
+@pytest.mark.parametrize("kind", ["euclidean", "cosine"])
+def test_columns_of_frames_are_taken_by_name(library, more, kind):
+    names = ("width", "height", "depth", "weight", "age")
+    metric = make_metric(kind, names=names, **more)
+    X = make_rows(6)
+    columns = dict(zip(names, X.T, strict=True))
+    mixed = {name: columns[name] for name in ("age", "depth", "width", "weight", "height")}
+    for extra in ({}, {"label": np.arange(6)}, {"name": np.array(list("abcdef"))}):
+        frame = as_frame(library, {**extra, **mixed})
+        assert_array_equal(metric.transform(frame), metric.transform(X))
+        assert_array_equal(metric.pairwise(frame), metric.pairwise(X))
+        assert_array_equal(metric.distance(frame, X[::-1]), metric.distance(X, X[::-1]))
+    del mixed["depth"]
+    message = "X has no column 'depth', which the metric was learned from; it has 'age', 'width'"
+    for use in (metric.transform, metric.pairwise, lambda rows: metric.distance(rows, rows)):
+        with pytest.raises(ValueError, match=message):
+            use(as_frame(library, mixed))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_metric_without_names_takes_columns_in_order(library):
+    metric, X = make_metric(), make_rows(6)
+    frame = as_frame(library, {f"f{i}": column for i, column in enumerate(X.T)})
+    assert_array_equal(metric.transform(frame), metric.transform(X))
+    wide = as_frame(library, {f"f{i}": X[:, i % 5] for i in range(6)})
+    with pytest.raises(ValueError, match="X has 6 features, but this metric is expecting 5"):
+        metric.transform(wide)
+
+
+# --- the plain distance outside a few directions ----------------------------------------------
+
+
+def make_outside(distance="euclidean", dtype=np.float64, d=6, rank=2, outside=0.5):
+    columns = np.linalg.qr(np.random.default_rng(0).standard_normal((d, rank)))[0]
+    lengths = np.linspace(3.0, 0.25, rank)
+    return Metric((columns * lengths).astype(dtype), distance=distance, outside=outside)
+
+
+def outside_matrix(metric):
+    """M = LLᵀ + ω²(I − UUᵀ), by the definition."""
+    U = metric.factor / np.linalg.norm(metric.factor, axis=0)
+    rest = np.eye(metric.n_features) - U @ U.T
+    return metric.factor @ metric.factor.T + metric.outside**2 * rest
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_outside(distance, kind, dtype):
+    metric = make_outside(distance, dtype)
+    A, B = make_rows(7, 6, dtype), make_rows(7, 6, dtype, seed=2)
+    tolerance = 1e-4 if dtype == np.float32 else 1e-10
+    M = outside_matrix(metric).astype(np.float64)
+    assert_allclose(metric.matrix(), M, atol=tolerance)
+    a, b = (rows.astype(np.float64) for rows in (A, B))
+    if distance == "cosine":
+        a, b = (rows / np.sqrt(np.einsum("ij,jk,ik->i", rows, M, rows))[:, None] for rows in (a, b))
+    apart = a[:, None] - b[None]
+    expected = np.sqrt(np.einsum("ijk,kl,ijl->ij", apart, M, apart))
+    found = metric.pairwise(kind(A), kind(B))
+    assert found.dtype == dtype
+    assert_allclose(found, expected, atol=tolerance)
+    assert_allclose(metric.distance(kind(A), kind(B)), np.diag(expected), atol=tolerance)
+    rows = [metric.transform(kind(part)) for part in (A, B)]
+    assert rows[0].shape == (7, 6)
+    between = np.linalg.norm(rows[0][:, None] - rows[1][None], axis=2)
+    assert_allclose(between, expected, atol=tolerance)
+    assert_allclose(np.diag(metric.pairwise(kind(A))), 0.0, atol=0.0)
+
+
+def test_outside_in_words():
+    metric = make_outside()
+    assert metric.rank == 6
+    assert repr(metric) == "<Metric of rank 6 over 6 features, corrected in 2 directions>"
+    with pytest.raises(ValueError, match="A has 3 rows and B has 2"):
+        metric.distance(make_rows(3, 6), make_rows(2, 6))
+
+
+def test_outside_of_columns_as_long_is_the_plain_distance():
+    columns = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))[0]
+    metric, X = Metric(columns, outside=1.0), make_rows(7, 6)
+    assert_allclose(metric.pairwise(X), Metric(None, 6).pairwise(X), atol=1e-12)
+    assert_allclose(metric.transform(X), X, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("factor", "outside", "message"),
+    [
+        (np.eye(6, 2), -1.0, "outside must be a finite number of at least 0; got -1.0"),
+        (np.eye(6, 2), np.nan, "outside must be a finite number"),
+        (np.eye(6, 2), np.inf, "outside must be a finite number"),
+        (np.eye(6, 2), True, "outside must be a finite number"),
+        (np.eye(6, 2), "1", "outside must be a finite number"),
+        (np.eye(6, 2), None, "outside must be a finite number"),
+        (None, 1.0, "outside goes with a factor"),
+        (np.ones((6, 2)), 1.0, "outside needs a factor whose columns are orthogonal"),
+        (np.zeros((6, 2)), 1.0, "outside needs a factor whose columns .* none zero"),
+    ],
+)
+def test_bad_outside(factor, outside, message):
+    with pytest.raises(ValueError, match=message):
+        Metric(factor, 6, outside=outside)
+
+
+def test_outside_of_a_lift_is_refused():
+    lifted = make_metric(n_landmarks=4)
+    with pytest.raises(ValueError, match="outside goes with a factor, and without a lift"):
+        Metric(lifted.factor, 5, lift=lifted.lift, outside=1.0)
+
+
+def test_rows_too_wide_to_transform_still_have_distances(monkeypatch):
+    metric = make_outside(d=400, rank=2)
+    X = sp.random_array((300, 400), density=0.01, format="csr", rng=np.random.default_rng(0))
+    expected = metric.distance(X[:2], X[2:4])
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 1_000_000)
+    with pytest.raises(ValueError, match=r"300 transformed rows of 400 numbers needs .* Transform"):
+        metric.transform(X)
+    assert_allclose(metric.distance(X[:2], X[2:4]), expected)
+
+
+# --- one metric after another -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+@pytest.mark.parametrize("outside", [0.0, 0.5])
+@pytest.mark.parametrize("first", ["euclidean", "cosine, centred", "lift", "outside"])
+def test_a_metric_after_another(first, outside, distance):
+    if first == "lift":
+        before = make_metric("cosine", n_landmarks=4)
+    elif first == "outside":
+        before = make_outside("cosine", d=5)
+    else:
+        before = make_metric(first)
+    columns = np.linalg.qr(np.random.default_rng(3).standard_normal((before.rank, 2)))[0]
+    metric = Metric(columns * [2.0, 0.5], distance=distance, outside=outside, before=before)
+    alone = Metric(columns * [2.0, 0.5], distance=distance, outside=outside)
+    assert metric.n_features == 5
+    assert metric.rank == alone.rank
+    A, B = make_rows(7), make_rows(7, seed=2)
+    rows = [before.transform(part) for part in (A, B)]
+    assert_allclose(metric.transform(A), alone.transform(rows[0]), atol=1e-12)
+    assert_allclose(metric.distance(A, B), alone.distance(*rows), atol=1e-9)
+    assert_allclose(metric.pairwise(A, B), alone.pairwise(*rows), atol=1e-9)
+    assert_allclose(metric.pairwise(A), alone.pairwise(rows[0]), atol=1e-7)
+
+
+def test_steps_that_do_not_go_after_another_metric():
+    before = make_metric(rank=3)
+    second = Metric(np.eye(3), before=before)
+    with pytest.raises(ValueError, match=r"after one of rank 3 must have shape \(3, rank\)"):
+        Metric(np.eye(5), before=before)
+    with pytest.raises(ValueError, match="n_features is 3, and before is over 5 features"):
+        Metric(np.eye(3), 3, before=before)
+    for more in (
+        {"idf": np.ones(3)},
+        {"lift": make_metric(n_landmarks=3).lift},
+        {"before": second},
+    ):
+        with pytest.raises(ValueError, match="tf-idf, a lift and further steps belong to before"):
+            Metric(np.eye(3), **{"before": before, **more})

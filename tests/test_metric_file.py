@@ -17,42 +17,21 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save as tensor_bytes
 
-from dualmetric import Metric, __version__, _metric_file
-from dualmetric.lift import Lift
+from dualmetric import Metric, __version__
+from dualmetric.io import metric_file
+from makers import INFO, NAMES, make_cosine, make_metric, make_rows
 
-NAMES = ("width", "höhe", "深さ", "", "💡")
-INFO = {"method": "DuRP", "parameters": {"reg": None, "scale": True, "tol": 0.5}, "ü": [1, "β"]}
 KEPT = {"version": __version__, **INFO}
 
 
-def make_metric(dtype=np.float64, rank=3, d=5, names=None):
-    factor = np.random.default_rng(0).standard_normal((d, rank)).astype(dtype)
-    return Metric(factor, d, names, INFO)
+def make_tfidf(dtype=np.float64, identity=False):
+    rank = None if identity else 3
+    return make_metric("cosine, centred", dtype=dtype, rank=rank, idf=True)
 
 
-def make_cosine(dtype=np.float64, centred=True, identity=False, rank=3, d=5):
-    factor = None if identity else make_metric(dtype, rank, d).factor
-    size = d if identity else rank
-    centre = np.random.default_rng(3).standard_normal(size).astype(dtype) if centred else None
-    return Metric(factor, d, None, INFO, centre, "cosine")
-
-
-def make_tfidf(dtype=np.float64, identity=False, cosine=True, d=5):
-    metric = make_cosine(dtype, identity=identity, d=d) if cosine else make_metric(dtype, d=d)
-    return metric.with_idf(np.linspace(1, 2, d).astype(dtype))
-
-
-def make_lifted(dtype=np.float64, cosine=True, q=7, d=5):
-    landmarks = np.random.default_rng(4).standard_normal((q, d)).astype(dtype)
-    metric = make_cosine(dtype, d=q) if cosine else make_metric(dtype, d=q)
-    lift = Lift(landmarks, 0.1)
-    return Metric(metric.factor, d, NAMES, INFO, metric.centre, metric.kind, lift=lift)
-
-
-def make_rows(n, d=5, seed=1):
-    X = np.random.default_rng(seed).standard_normal((n, d))
-    X[np.abs(X) < 0.5] = 0.0
-    return X
+def make_lifted(dtype=np.float64, cosine=True):
+    kind = "cosine, centred" if cosine else "euclidean"
+    return make_metric(kind, dtype=dtype, names=NAMES, n_landmarks=7)
 
 
 # --- there and back ---------------------------------------------------------------------------
@@ -63,7 +42,7 @@ def make_rows(n, d=5, seed=1):
 @pytest.mark.parametrize("kind", [str, Path])
 def test_round_trip(dtype, names, kind, tmp_path):
     path = kind(tmp_path / "größe 1.metric")
-    metric = make_metric(dtype, names=names)
+    metric = make_metric(dtype=dtype, names=names)
     metric.save(path)
     back = Metric.load(path)
     assert back.factor.dtype == dtype
@@ -110,7 +89,7 @@ def test_round_trip_of_tfidf(dtype, identity, tmp_path):
     back = Metric.load(tmp_path / "m")
     assert back.idf.dtype == dtype
     assert_array_equal(back.idf, metric.idf)
-    counts = np.random.default_rng(0).poisson(1.0, (4, 5))
+    counts = make_rows(4, counts=True)
     assert_array_equal(back.transform(counts), metric.transform(counts))
 
 
@@ -129,6 +108,49 @@ def test_round_trip_of_a_lift(dtype, cosine, tmp_path):
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
+def make_outside(dtype=np.float64, distance="cosine"):
+    """A metric that keeps the plain distance outside two directions."""
+    columns = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 2)))[0]
+    factor = (columns * [3.0, 0.25]).astype(dtype)
+    return Metric(factor, 5, NAMES, INFO, distance=distance, outside=0.5)
+
+
+def make_after(first, dtype=np.float64, outside=0.0):
+    """A metric of rank two that is applied to the rows of another one."""
+    columns = np.linalg.qr(np.random.default_rng(1).standard_normal((first.rank, 2)))[0]
+    distance = "euclidean" if outside else "cosine"
+    centre = None if outside else np.array([0.1, -0.2], dtype)
+    factor = (2.0 * columns).astype(dtype)
+    return Metric(factor, 5, NAMES, INFO, centre, distance, outside=outside, before=first)
+
+
+NEWEST = {
+    "outside": make_outside,
+    "outside, euclidean": lambda dtype=np.float64: make_outside(dtype, "euclidean"),
+    "after a cosine": lambda dtype=np.float64: make_after(make_cosine(dtype), dtype),
+    "after tf-idf": lambda dtype=np.float64: make_after(make_tfidf(dtype, identity=True), dtype),
+    "after a lift": lambda dtype=np.float64: make_after(make_lifted(dtype, cosine=True), dtype),
+    "outside after a cosine": lambda dtype=np.float64: make_after(make_cosine(dtype), dtype, 0.3),
+    "after outside": lambda dtype=np.float64: make_after(make_outside(dtype), dtype),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", list(NEWEST))
+def test_round_trip_of_version_4(kind, dtype, tmp_path):
+    metric = NEWEST[kind](dtype)
+    metric.save(tmp_path / "m")
+    back = Metric.load(tmp_path / "m")
+    assert (back.kind, back.outside, back.n_features) == (metric.kind, metric.outside, 5)
+    assert (back.feature_names, back.info) == (NAMES, KEPT)
+    assert back.factor.dtype == dtype
+    rows = make_rows(4, dtype=dtype, counts=True)
+    assert_array_equal(back.transform(rows), metric.transform(rows))
+    assert_array_equal(back.pairwise(rows), metric.pairwise(rows))
+    back.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+
+
 def description(path):
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
@@ -143,6 +165,7 @@ def description(path):
         (lambda: Metric(None, 5), 1),
         (make_tfidf, 2),
         (make_lifted, 3),
+        *((make, 4) for make in NEWEST.values()),
     ],
 )
 def test_a_file_has_the_lowest_version_that_can_express_it(make, version, tmp_path):
@@ -249,6 +272,11 @@ def lift_bytes(landmarks=None, factor=None, version=3, gamma=0.1, more=None, **c
     }
     text = header(version=version, gamma=gamma, **changes)
     return tensor_bytes(tensors, {"dualmetric": text})
+
+
+def newest_bytes(factor=None, more=None, **changes):
+    tensors = {"factor": np.eye(5, 2) if factor is None else factor, **(more or {})}
+    return tensor_bytes(tensors, {"dualmetric": header(version=4, **changes)})
 
 
 def raw_bytes(tensors, data=b"", text=None):
@@ -456,12 +484,65 @@ DAMAGED = {
     "gamma is true": (lift_bytes(gamma=True), "finite number above 0; got True"),
     "gamma is text": (lift_bytes(gamma="0.1"), "finite number above 0; got '0.1'"),
     "gamma is a list": (lift_bytes(gamma=[0.1]), "finite number above 0; got"),
+    "outside is null": (newest_bytes(outside=None), "outside must be .* at least 0; got None"),
+    "outside is negative": (newest_bytes(outside=-0.5), r"outside must be .*; got -0\.5"),
+    "outside is NaN": (newest_bytes(outside=np.nan), "outside must be .*; got nan"),
+    "outside is infinite": (newest_bytes(outside=np.inf), "outside must be .*; got inf"),
+    "outside is beyond floats": (newest_bytes(outside=10**400), r"outside must be .*; got 1000*\."),
+    "outside is true": (newest_bytes(outside=True), "outside must be .*; got True"),
+    "outside is text": (newest_bytes(outside="0.5"), "outside must be .*; got '0.5'"),
+    "outside columns that are not orthogonal": (
+        newest_bytes(factor=np.ones((5, 2)), outside=0.5),
+        "outside needs a factor whose columns are orthogonal",
+    ),
+    "outside a column of zeros": (
+        newest_bytes(factor=np.eye(5, 2) * [1, 0], outside=0.5),
+        "outside needs a factor whose columns are orthogonal, and none zero",
+    ),
+    "outside nothing": (
+        tensor_bytes({}, {"dualmetric": header(version=4, outside=0.5)}),
+        "outside goes with a factor",
+    ),
+    "before is a list": (newest_bytes(before=[]), "its first step is not described"),
+    "before is null": (newest_bytes(before=None), "its first step is not described"),
+    "before is missing": (
+        newest_bytes(more={"before.factor": np.eye(5)}),
+        "tensors of a step that it does not describe",
+    ),
+    "before in an old version": (
+        tensor_bytes({"before.factor": np.eye(5)}, {"dualmetric": header(version=3, before={})}),
+        "tensors named .* and a metric of its version has only",
+    ),
+    "before has another width": (
+        newest_bytes(before={}, more={"before.factor": np.eye(4)}),
+        r"must have shape \(5, rank\)",
+    ),
+    "before has another rank": (
+        newest_bytes(before={}, more={"before.factor": np.eye(5, 3)}),
+        r"after one of rank 3 must have shape \(3, rank\)",
+    ),
+    "before has another distance": (
+        newest_bytes(before={"distance": "l1"}, more={"before.factor": np.eye(5)}),
+        "'euclidean' or 'cosine'; got 'l1'",
+    ),
+    "before has landmarks without gamma": (
+        newest_bytes(before={}, more={"before.landmarks": np.eye(5), "before.factor": np.eye(5)}),
+        "of landmarks and gamma, one is missing",
+    ),
+    "before has gamma without landmarks": (
+        newest_bytes(before={"gamma": 0.1}, more={"before.factor": np.eye(5)}),
+        "of landmarks and gamma, one is missing",
+    ),
+    "idf after another metric": (
+        newest_bytes(before={}, more={"before.factor": np.eye(5), "idf": np.ones(5)}),
+        "tf-idf, a lift and further steps belong to before itself",
+    ),
     "newer version": (
-        file_bytes(version=4),
-        "newer dualmetric .format 4, this one reads up to 3.: .*pip install -U dualmetric",
+        file_bytes(version=5),
+        "newer dualmetric .format 5, this one reads up to 4.: .*pip install -U dualmetric",
     ),
     "newer version with other tensors": (
-        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=4)}),
+        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=5)}),
         "newer dualmetric",
     ),
     "much newer version": (file_bytes(version=10**1000), r"newer dualmetric .format 1000*\.\.\.0"),
@@ -599,15 +680,15 @@ def test_a_large_file_takes_its_size_in_memory(tmp_path):
 
 def test_what_cannot_be_read_back_is_not_written(tmp_path, monkeypatch):
     names = [f"feature {k}" for k in range(2000)]
-    monkeypatch.setattr(_metric_file, "_FREE_HEADER", 10_000)
+    monkeypatch.setattr(metric_file, "_FREE_HEADER", 10_000)
     path = tmp_path / "m"
     with pytest.raises(ValueError, match=r"names and info of .* bytes over 2,000 .* do not fit"):
         Metric(None, 2000, names).save(path)
     wide = Metric(np.ones((2000, 10)), 2000, names)  # names may take as much as the numbers
     wide.save(path)
     assert Metric.load(path).feature_names == tuple(names)
-    monkeypatch.setattr(_metric_file, "_FREE_HEADER", 10**6)
-    monkeypatch.setattr(_metric_file, "_FREE_TOKENS", 100)
+    monkeypatch.setattr(metric_file, "_FREE_HEADER", 10**6)
+    monkeypatch.setattr(metric_file, "_FREE_TOKENS", 100)
     with pytest.raises(ValueError, match="save it without feature names, and with less in info"):
         Metric(None, 2000, names).save(path)
     wide.save(path)
@@ -644,8 +725,8 @@ def test_tokens_are_counted_as_a_parser_does(names, value, escaped):
     item = [names, value]
     text = json.dumps(item, ensure_ascii=escaped)
     count = tokens(item)
-    assert not _metric_file._holds_more_tokens(text, count)
-    assert _metric_file._holds_more_tokens(text, count - 1)
+    assert not metric_file._holds_more_tokens(text, count)
+    assert metric_file._holds_more_tokens(text, count - 1)
 
 
 def test_numpy_archive(tmp_path):
@@ -736,7 +817,7 @@ def test_the_documented_reader(dtype, distance, identity, idf, documented, tmp_p
             "distance": distance,
             "info": KEPT,
         }
-        rows = np.random.default_rng(0).poisson(1.0, (6, 5)).astype(float)
+        rows = make_rows(6, counts=True)
         rows[2] = 0
         vectors = documented["transform"](rows, found, tensors)
         assert_allclose(vectors, metric.transform(rows), rtol=1e-6, atol=1e-12)
@@ -761,8 +842,22 @@ def test_the_documented_reader_of_a_lift(dtype, cosine, documented, tmp_path):
     assert_allclose(vectors, metric.transform(rows), rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", list(NEWEST))
+def test_the_documented_reader_of_version_4(kind, dtype, documented, tmp_path):
+    metric = NEWEST[kind](dtype)
+    metric.save(tmp_path / "m")
+    found, tensors = documented["read_metric"](tmp_path / "m")
+    assert found["version"] == 4
+    assert ("before" in found) == (metric.before is not None)
+    assert found.get("outside", 0.0) == metric.outside
+    rows = make_rows(6, counts=True)
+    vectors = documented["transform"](rows, found, tensors)
+    assert_allclose(vectors, metric.transform(rows), rtol=1e-5, atol=1e-6)
+
+
 def test_the_documented_reader_refuses_a_newer_version(documented, tmp_path):
-    (tmp_path / "m").write_bytes(file_bytes(version=4))
+    (tmp_path / "m").write_bytes(file_bytes(version=5))
     with pytest.raises(ValueError, match="newer version"):
         documented["read_metric"](tmp_path / "m")
 
@@ -770,8 +865,8 @@ def test_the_documented_reader_refuses_a_newer_version(documented, tmp_path):
 def test_the_documented_limits(documented):
     text = FORMAT.read_text(encoding="utf-8")
     for name in ("_LONGEST_HEADER", "_FREE_HEADER", "_HEADER_TOKENS", "_FREE_TOKENS"):
-        assert f"{getattr(_metric_file, name):,}" in text
-    assert _metric_file.MOST_FEATURES == 2**31 - 1
+        assert f"{getattr(metric_file, name):,}" in text
+    assert metric_file.MOST_FEATURES == 2**31 - 1
     assert "2³¹ − 1" in text
 
 
@@ -864,7 +959,7 @@ def test_folders_that_cannot_be_written(tmp_path):
 def test_unwritable_folder():
     """In a process of its own, which gives up the rights of root where it has them."""
     code = (
-        "import os, sys; from dualmetric._files import write_atomically\n"
+        "import os, sys; from dualmetric.io.atomic import write_atomically\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "try: write_atomically(sys.argv[1], b'x')\n"
         "except PermissionError: print('refused')"

@@ -1,5 +1,7 @@
 """OASIS: the blocked epochs against the online algorithm, one step at a time."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,27 +9,27 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from dualmetric import OASIS, Metric, Triplets
-from dualmetric._kernels import passive_aggressive_block
-from dualmetric.learners import _base
-from dualmetric.learners.oasis import _BLOCK, _oasis_epoch
+from dualmetric import OASIS, Comparisons, Metric, Triplets
+from dualmetric._arrays.kernels import passive_aggressive_block
+from dualmetric.estimators.base import generator
+from dualmetric.estimators.oasis import _BLOCK, _oasis_epoch
+from dualmetric.problem import SCALE
+from makers import make_classes
 
 FEW = {"n_triplets": 300, "random_state": 0}
 TOLERANCE = {np.float32: 2e-4, np.float64: 1e-10}
 
-
-def make_data(n=60, d=8, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    X = rng.standard_normal((n, d))
-    X[:, 0] += 2.0 * (y == 1)
-    X[:, 1] += 2.0 * (y == 2)
-    return X.astype(dtype), y
+make_data = partial(make_classes, d=8, shift=2.0)
 
 
 @pytest.fixture
 def data():
     return make_data()
+
+
+def epoch(X, triplets, W, aggressiveness, unit=1.0):
+    """One pass over triplets (i, j, k), which are comparisons (i, j, i, k)."""
+    _oasis_epoch(X, Comparisons.of_triplets(triplets), W, aggressiveness, unit)
 
 
 def online(X, index, W, aggressiveness):
@@ -51,7 +53,7 @@ def unit_of(X):
     X = X.toarray() if sp.issparse(X) else X
     differences = X[:, None, :].astype(np.float64) - X
     n = len(X)
-    return np.sqrt((differences**2).sum() / (n * (n - 1))) / _base.SCALE
+    return np.sqrt((differences**2).sum() / (n * (n - 1))) / SCALE
 
 
 def twin_fit(X, index, n_epochs, aggressiveness=0.1, seed=0, W=None, unit=1.0):
@@ -85,7 +87,7 @@ def test_epoch_equals_the_online_steps(size, sparse, dtype, unit, rng, random_in
     W = start.astype(dtype)
     order = rng.permutation(size)
     expected, steps, _ = online(X / unit, index[order], W, 0.1)
-    _oasis_epoch(X, Triplets(index), W, 0.1, unit, order)
+    epoch(X, index[order], W, 0.1, unit)
     assert W.dtype == dtype
     assert_allclose(W, expected, atol=TOLERANCE[dtype])
     if size > _BLOCK:  # every kind of step occurs
@@ -100,7 +102,8 @@ def test_block_kernel_equals_the_online_steps(data, rng, random_index):
     anchor, toward = X[index[:, 0]], X[index[:, 1]] - X[index[:, 2]]
     steps = np.full(100, np.nan)
     similarities = np.einsum("td,td->t", anchor, toward)
-    passive_aggressive_block(similarities, (anchor @ anchor.T) * (toward @ toward.T), 0.05, steps)
+    G = (anchor @ anchor.T) * (toward @ toward.T)
+    passive_aggressive_block(similarities, G, np.ones(100), np.full(100, 0.05), steps)
     expected = online(X, index, np.eye(8), 0.05)[1]
     assert_allclose(steps, expected, atol=1e-12)
     assert steps.max() == 0.05  # C caps it
@@ -115,7 +118,7 @@ def test_longest_step_by_hand():
         ((3, 1, 2), 100.0, 0.5 / 0.25),
     ]:
         W = np.eye(2)
-        _oasis_epoch(X, Triplets(np.array([triplet])), W, aggressiveness, 1.0, np.array([0]))
+        epoch(X, np.array([triplet]), W, aggressiveness)
         expected = np.eye(2)
         expected[0, 0] += tau * X[triplet[0], 0] * 1.0
         assert_allclose(W, expected, rtol=1e-15)
@@ -125,7 +128,7 @@ def test_a_full_step_brings_the_loss_to_zero(data, random_index, rng):
     X, _ = data
     for triplet in random_index(60, 20, rng):
         W = np.eye(8)
-        _oasis_epoch(X, Triplets(triplet[None]), W, 1e9, 1.0, np.array([0]))
+        epoch(X, triplet[None], W, 1e9)
         _, _, losses = online(X, triplet[None], W, 1e9)
         assert losses[0] == pytest.approx(0.0, abs=1e-9)
 
@@ -138,7 +141,7 @@ def test_triplets_without_loss_leave_w_alone(data, rng, random_index):
     gain = similarity[index[:, 0], index[:, 1]] - similarity[index[:, 0], index[:, 2]]
     easy = index[gain > 1.0]
     assert len(easy) > 100
-    _oasis_epoch(X, Triplets(easy), W, 0.1, 1.0, np.arange(len(easy)))
+    epoch(X, easy, W, 0.1)
     assert_array_equal(W, np.eye(8))
 
 
@@ -151,9 +154,9 @@ def test_rows_that_allow_no_step(data, sparse):
     idle = np.array([(0, 3, 4), (5, 1, 2)])
     given = sp.csr_array(X) if sparse else X
     W = np.eye(8)
-    _oasis_epoch(given, Triplets(idle), W, 0.1, 1.0, np.arange(2))
+    epoch(given, idle, W, 0.1)
     assert_array_equal(W, np.eye(8))
-    model = OASIS(random_state=0).fit(given, triplets=np.concatenate([idle, [(6, 9, 7)] * 3]))
+    model = OASIS(random_state=0).fit(given, Triplets(np.concatenate([idle, [(6, 9, 7)] * 3])))
     assert np.isfinite(model.similarity_).all()
     assert np.isfinite(model.transform(given)).all()
 
@@ -170,7 +173,7 @@ def test_fit_equals_the_twin(sparse, scale, dtype, rng, random_index):
         X[rng.random(X.shape) > 0.6] = 0.0
         X = sp.csr_array(X)
     index = random_index(60, 200, rng)
-    model = OASIS(0.05, scale=scale, max_epochs=2, random_state=0).fit(X, triplets=index)
+    model = OASIS(0.05, scale=scale, max_epochs=2, random_state=0).fit(X, Triplets(index))
     unit = unit_of(X) if scale else 1.0
     expected = twin_fit(X, index, 2, 0.05, unit=unit)
     assert_allclose(model.similarity_, expected, atol=TOLERANCE[dtype])
@@ -200,24 +203,38 @@ def test_metric_is_the_nearest_of_its_rank(data):
 def test_labels_are_sampled(data):
     X, y = data
     model = OASIS(**FEW).fit(X, y)
-    i, j, k = model.triplets_.index.T
-    assert len(model.triplets_) == 300
+    i, j, again, k = model.comparisons_.index.T
+    assert_array_equal(i, again)
+    assert len(model.comparisons_) == 300
     assert_array_equal(y[i], y[j])
     assert (y[i] != y[k]).all()
     near, far = ((X[i] - X[j]) ** 2).sum(axis=1), ((X[i] - X[k]) ** 2).sum(axis=1)
     assert (far - near < unit_of(X) ** 2).all()
     neighbours = OASIS(sampler="neighbors", **FEW).fit(X, y)
-    assert not np.array_equal(neighbours.triplets_.index, model.triplets_.index)
+    assert not np.array_equal(neighbours.comparisons_.index, model.comparisons_.index)
 
 
 def test_triplets_in_any_form(data, rng, random_index):
-    X, y = data
+    X, _ = data
     index = random_index(60, 50, rng)
-    expected = OASIS(random_state=0).fit(X, triplets=index).similarity_
-    for form in (Triplets(index), index.tolist(), index.astype(np.uint8)):
-        assert_array_equal(OASIS(random_state=0).fit(X, triplets=form).similarity_, expected)
-    with_labels = OASIS(random_state=0).fit(X, y, triplets=index)  # y has no part
-    assert_array_equal(with_labels.similarity_, expected)
+    expected = OASIS(random_state=0).fit(X, Triplets(index)).similarity_
+    for form in (index.tolist(), index.astype(np.uint8)):
+        assert_array_equal(OASIS(random_state=0).fit(X, Triplets(form)).similarity_, expected)
+    known = Comparisons(index[:, [0, 1, 0, 2]])
+    assert_array_equal(OASIS(random_state=0).fit(X, known).similarity_, expected)
+
+
+def test_comparisons_of_two_pairs(data, rng):
+    """W ← W + τ(x_a x_bᵀ − x_c x_dᵀ), one step at a time."""
+    X, _ = data
+    index = np.array([rng.choice(60, size=4, replace=False) for _ in range(300)])
+    model = OASIS(0.05, max_epochs=1, scale=False, random_state=0).fit(X, Comparisons(index))
+    order = generator(0).permutation(len(index))
+    W = np.eye(8)
+    for a, b, c, d in index[order]:
+        V = np.outer(X[a], X[b]) - np.outer(X[c], X[d])
+        W += min(0.05, max(0.0, 1.0 - (W * V).sum()) / (V * V).sum()) * V
+    assert_allclose(model.similarity_, W, atol=1e-10)
 
 
 def test_same_seed_same_bits(data):
@@ -242,9 +259,9 @@ def test_unit_of_the_data_matters_only_without_scale(data):
     X, y = data
     plain, larger = OASIS(**FEW).fit(X, y), OASIS(**FEW).fit(1000.0 * X, y)
     assert_allclose(larger.similarity_, plain.similarity_, atol=1e-9)
-    index = plain.triplets_.index
-    plain = OASIS(scale=False, random_state=0).fit(X, triplets=index)
-    larger = OASIS(scale=False, random_state=0).fit(1000.0 * X, triplets=index)
+    known = plain.comparisons_
+    plain = OASIS(scale=False, random_state=0).fit(X, known)
+    larger = OASIS(scale=False, random_state=0).fit(1000.0 * X, known)
     assert np.abs(larger.similarity_ - plain.similarity_).max() > 0.1
 
 
@@ -264,8 +281,21 @@ def test_feature_names(data):
     assert_array_equal(model.feature_names_in_, names)
     assert model.metric_.feature_names == tuple(names)
     assert list(model.transform(frame).columns) == ["oasis0", "oasis1"]
-    with pytest.raises(ValueError, match="feature names should match"):
+    with pytest.raises(ValueError, match=r"X has no column 'feature 0'.* it has 'FEATURE 0'"):
         model.partial_fit(frame.rename(columns=str.upper), y)
+
+
+def test_partial_fit_takes_columns_by_name(data):
+    X, y = data
+    names = [f"feature {i}" for i in range(8)]
+    frame = pd.DataFrame(X, columns=names)
+    first, second, third = (OASIS(**FEW).fit(frame, y) for _ in range(3))
+    first.partial_fit(frame, y)
+    second.partial_fit(frame[names[::-1]].assign(more=1.0), y)
+    third.partial_fit(X, y)  # without names, columns are in the order of the first call
+    for model in (second, third):
+        assert_array_equal(model.similarity_, first.similarity_)
+        assert_array_equal(model.feature_names_in_, names)
 
 
 def test_fitted_attributes(data):
@@ -284,8 +314,10 @@ def test_fitted_attributes(data):
 def test_no_direction_left_keeps_the_plain_distance():
     """In one dimension, with b − c < 0, W only falls."""
     X = np.array([[1.0], [0.5], [2.0]])
-    with pytest.warns(UserWarning, match="1 triplets leave no direction .* plain distance is kept"):
-        model = OASIS(10.0, scale=False).fit(X, triplets=[(0, 1, 2)])
+    with pytest.warns(
+        UserWarning, match="1 comparisons leave no direction .* plain distance is kept"
+    ):
+        model = OASIS(10.0, scale=False).fit(X, Triplets([(0, 1, 2)]))
     assert model.similarity_[0, 0] < 0.0
     assert_array_equal(model.transform(X), X)
 
@@ -298,20 +330,20 @@ def test_partial_fit_goes_on_from_the_first(data, scale, rng, random_index):
     X, _ = data
     more = 3.0 * make_data(40, seed=1)[0]  # another spread: the unit must stay the first one
     first, second = random_index(60, 150, rng), random_index(40, 90, rng)
-    model = OASIS(max_epochs=2, scale=scale, random_state=0).partial_fit(X, triplets=first)
-    fitted = OASIS(max_epochs=2, scale=scale, random_state=0).fit(X, triplets=first)
+    model = OASIS(max_epochs=2, scale=scale, random_state=0).partial_fit(X, Triplets(first))
+    fitted = OASIS(max_epochs=2, scale=scale, random_state=0).fit(X, Triplets(first))
     assert_array_equal(model.similarity_, fitted.similarity_)
     unit = unit_of(X) if scale else 1.0
     W = twin_fit(X, first, 2, unit=unit)
     before = model.similarity_
     kept = before.copy()
-    model.partial_fit(more, triplets=second)
+    model.partial_fit(more, Triplets(second))
     expected = twin_fit(more, second, 2, W=W, unit=unit)
     assert_allclose(model.similarity_, expected, atol=1e-10)
     assert_allclose(model.metric_.matrix(), nearest_psd(expected), atol=1e-10)
-    assert_array_equal(model.triplets_.index, second)
+    assert_array_equal(model.comparisons_.index, second[:, [0, 1, 0, 2]])
     assert_array_equal(before, kept)  # what the caller holds is not changed under them
-    fitted.partial_fit(more, triplets=second)  # after fit as after partial_fit
+    fitted.partial_fit(more, Triplets(second))  # after fit as after partial_fit
     assert_array_equal(fitted.similarity_, model.similarity_)
 
 
@@ -344,7 +376,7 @@ def test_a_call_that_fails_leaves_what_was_learned(data, method):
     model = OASIS(**FEW).fit(X, y)
     before, matrix = model.similarity_.copy(), model.metric_.matrix()
     with pytest.raises(ValueError, match="names a row that X does not have"):
-        getattr(model, method)(2.0 * X, triplets=[(0, 1, 99)])
+        getattr(model, method)(2.0 * X, Triplets([(0, 1, 99)]))
     assert_array_equal(model.similarity_, before)
     assert_array_equal(model.metric_.matrix(), matrix)
     fresh = OASIS(**FEW)
@@ -381,20 +413,20 @@ def test_bad_parameters(parameter, value, error, method, data):
 
 
 @pytest.mark.parametrize(
-    ("y", "triplets", "message"),
+    ("y", "message"),
     [
-        (None, None, r"requires y .* fit\(X, triplets=T\)"),
-        (np.zeros(60), None, "one class only"),
-        (np.arange(60), None, "every class in y has one row only"),
-        (np.zeros(59), None, "59 labels for 60 rows"),
-        (None, [(0, 1)], r"\(N, 3\) array"),
-        (None, [(0, 1, 60)], "names a row that X does not have"),
-        (None, [(0, 1, 1)], "positive and negative are the same row"),
+        (None, r"requires y .* pass labels, Triplets\(index\)"),
+        (np.zeros(60), "one class only"),
+        (np.arange(60), "every class in y has one row only"),
+        (np.zeros(59), "59 labels for 60 rows"),
+        (Triplets([(0, 1)]), r"\(N, 3\) array"),
+        (Triplets([(0, 1, 60)]), "names a row that X does not have"),
+        (Triplets([(0, 1, 1)]), "positive and negative are the same row"),
     ],
 )
-def test_bad_labels_and_triplets(y, triplets, message, data):
+def test_bad_labels_and_triplets(y, message, data):
     with pytest.raises(ValueError, match=message):
-        OASIS(**FEW).fit(data[0], y, triplets=triplets)
+        OASIS(**FEW).fit(data[0], y)
 
 
 def test_rows_that_are_all_the_same():
@@ -409,10 +441,10 @@ def test_rows_that_are_all_the_same():
 def test_numbers_that_overflow_are_refused(scale, aggressiveness):
     X, y = make_data(dtype=np.float32)
     model = OASIS(scale=False, **FEW).fit(X, y)
-    before, index = model.similarity_.copy(), model.triplets_.index
+    before, index = model.similarity_.copy(), model.comparisons_
     model.set_params(aggressiveness=aggressiveness)
     with pytest.raises(ValueError, match="too large or too small for their precision"):
-        model.partial_fit(X * np.float32(scale), triplets=index)
+        model.partial_fit(X * np.float32(scale), index)
     assert_array_equal(model.similarity_, before)
 
 
@@ -421,9 +453,9 @@ def test_numbers_that_overflow_are_refused(scale, aggressiveness):
     ("dtype", "needed"), [(np.float32, r"18\.0 kB"), (np.float64, r"36\.0 kB")]
 )
 def test_too_wide(sparse, dtype, needed, monkeypatch):
-    X, y = make_data(40, 30, dtype=dtype)
+    X, y = make_data(40, d=30, dtype=dtype)
     X = sp.csr_array(X) if sparse else X
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 10_000)
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 10_000)
     message = rf"30 × 30 similarity matrix of OASIS .* needs {needed} .* 10\.0 kB .* Use DuRP"
     with pytest.raises(ValueError, match=message):
         OASIS(**FEW).fit(X, y)

@@ -10,10 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from typer.testing import CliRunner
 
-from dualmetric import DuRP, Metric, open_parquet, sources
+from dualmetric import DuRP, Metric, open_parquet
+from dualmetric._rows import open_rows, stored
 from dualmetric.cli import app
-from dualmetric.rowfiles import _arrays, _parquet, read_rows
-from dualmetric.sources import blocks, gather, is_source
+from dualmetric.io import ParquetRows, _arrays, read_rows
+from dualmetric.io import parquet as parquet_files
 
 pa = pytest.importorskip("pyarrow", reason="needs pip install 'dualmetric[parquet]'")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -74,10 +75,10 @@ def groups_read(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch", [1, 100, 2**24])
 def test_slices_are_those_of_the_array(kind, batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_parquet, "_BATCH", batch)
+    monkeypatch.setattr(parquet_files, "_BATCH", batch)
     X, y = make_data()
     rows = open_parquet(write_folder(tmp_path, X, y, kind=kind))
-    assert is_source(rows)
+    assert not open_rows(rows)[0].in_memory
     assert rows.shape == (90, 6)
     assert len(rows) == 90
     assert rows.ndim == 2
@@ -85,7 +86,7 @@ def test_slices_are_those_of_the_array(kind, batch, tmp_path, monkeypatch):
     assert rows.chunks == ((13, 13, 4) * 3, (6,))
     assert rows.feature_names is None
     assert [path.name for path in rows.files] == [f"part-{n}.parquet" for n in range(3)]
-    assert repr(rows) == "<ParquetRows: 90 rows of 6 float32 (vector) in 3 files>"
+    assert repr(rows) == "<ParquetRows: 90 rows of 6 float32, files: 3>"
     for a, b in [(0, 90), (0, 1), (12, 14), (13, 26), (29, 31), (5, 70), (89, 90), (4, 4), (9, 2)]:
         found = rows[a:b]
         assert found.dtype == np.float32
@@ -170,11 +171,11 @@ def test_vectors_stand_beside_other_columns(tmp_path):
     texts = ["a", "b", "c", "d"]
     columns = {"id": texts, "vector": vectors(X), "more": vectors(X * 2), "label": y}
     write(tmp_path / "a.parquet", columns)
-    with pytest.raises(ValueError, match=r"2 columns of vectors, vector, more: name one"):
+    with pytest.raises(ValueError, match=r"2 columns of vectors, vector, more: name one of them"):
         open_parquet(tmp_path)
     assert_array_equal(open_parquet(tmp_path, columns="more")[:], X * 2)
     assert_array_equal(open_parquet(tmp_path, "vector", label_column="id").labels(), texts)
-    with pytest.raises(ValueError, match="'vector' holds vectors, and goes with no other"):
+    with pytest.raises(ValueError, match="'vector' holds vectors and cannot be combined"):
         open_parquet(tmp_path, columns=["vector", "label"])
 
 
@@ -199,8 +200,8 @@ def test_every_row_group_is_decoded_once(tmp_path, monkeypatch, groups_read):
     rows = open_parquet(tmp_path)
     every = sorted((n, g) for n in lengths for g in range(-(-n // 7)))
     for block_rows in (1, 10, 16, 1000):
-        monkeypatch.setattr(sources, "_BLOCK_BYTES", block_rows * 24)
-        got = list(blocks(rows))
+        monkeypatch.setattr(stored, "_BLOCK_BYTES", block_rows * 24)
+        got = list(open_rows(rows)[0].blocks())
         assert_array_equal(np.vstack([block for _, block in got]), X)
         for start, block in got:
             assert_array_equal(block, X[start : start + len(block)])
@@ -208,7 +209,7 @@ def test_every_row_group_is_decoded_once(tmp_path, monkeypatch, groups_read):
         assert sorted(found) == every
         found.clear()
         wanted = np.array([3, 5, 41, 89])
-        assert_array_equal(gather(rows, wanted), X[wanted])
+        assert_array_equal(open_rows(rows)[0].take(wanted), X[wanted])
         assert sorted(found) == [(19, 2), (31, 0), (40, 0)]
         found.clear()
 
@@ -235,6 +236,22 @@ def test_files_without_rows_and_hidden_ones(tmp_path):
     rows = open_parquet(tmp_path)
     assert_array_equal(rows[:], X)
     assert_array_equal(rows.labels(), y)
+
+
+def test_columns_are_taken_by_name(tmp_path):
+    X, y = make_data(dtype=np.float64)
+    columns = {f"x{place}": X[:, place] for place in range(6)}
+    write(tmp_path / "a.parquet", {**columns, "y": y}, 20)
+    rows, labels = open_rows(open_parquet(tmp_path), "y", names=("x3", "x0"))
+    assert rows.names == ("x3", "x0")
+    assert rows.shape == (90, 2)
+    assert_array_equal(rows.take(), X[:, [3, 0]])
+    assert_array_equal(labels, y)
+    assert open_rows(open_parquet(tmp_path))[0].names == tuple(columns)
+    with pytest.raises(ValueError, match="X has no column 'q', which the metric was learned from"):
+        open_rows(open_parquet(tmp_path), names=("x0", "q"))
+    with pytest.raises(ValueError, match="'x0' is not the column of labels of X: open it with"):
+        open_rows(open_parquet(tmp_path), "x0")
 
 
 # --- labels ---------------------------------------------------------------------------------
@@ -266,7 +283,7 @@ def test_labels_in_names_of_folders(tmp_path):
     assert_array_equal(rows[:], X[[3, 4, 5, 0, 1, 2, 6, 7, 8]])
     assert rows.labels().tolist() == ["a"] * 3 + ["b c"] * 3 + ["d"] * 3
     write(tmp_path / "kind=__HIVE_DEFAULT_PARTITION__" / "0.parquet", {"v": vectors(X)})
-    with pytest.raises(ValueError, match=r"0\.parquet has no label: its folder kind= names none"):
+    with pytest.raises(ValueError, match=r"0\.parquet has no label: its folder kind= has no value"):
         open_parquet(tmp_path, label_column="kind").labels()
 
 
@@ -286,10 +303,10 @@ def test_wrong_labels(tmp_path):
     with pytest.raises(ValueError, match=r"part-1\.parquet: row 0 has no label"):
         open_parquet(tmp_path).labels()
     write(tmp_path / "part-1.parquet", {"vector": vectors(X), "label": list(map(str, y))})
-    with pytest.raises(ValueError, match=r"part-1\.parquet: its labels are <U1, and those of .*-0"):
+    with pytest.raises(ValueError, match=r"part-1\.parquet: its labels are <U1, but those of .*-0"):
         open_parquet(tmp_path).labels()
     write(tmp_path / "part-1.parquet", {"vector": vectors(X)})
-    with pytest.raises(ValueError, match=r"part-1.*: its labels are in None, and those of .*-0"):
+    with pytest.raises(ValueError, match=r"part-1.*: column 'label' holds nothing, but in .*-0"):
         open_parquet(tmp_path)
     for name in ("part-0", "part-1", "part-2"):
         write(tmp_path / f"{name}.parquet", {"vector": vectors(X)})
@@ -314,7 +331,7 @@ def test_missing_and_ragged_vectors_are_found_on_opening(kind, tmp_path):
     values = X.tolist()
     values[17] = None
     columns = {"vector": pa.array(values, KINDS[kind](6)), "label": y}
-    match = r"b\.parquet: row group 1 \(rows 10 to 19, .*\) has 55 numbers in column 'vector', wh"
+    match = r"b\.parquet: row group 1 \(rows 10 to 19, .*\) has 55 numbers in column 'vector': s"
     with pytest.raises(ValueError, match=match):
         open_parquet(odd_file(tmp_path, columns))
 
@@ -323,13 +340,13 @@ def test_missing_and_ragged_vectors_are_found_on_opening(kind, tmp_path):
     ("changes", "match"),
     [
         # the footer counts as many numbers as there should be
-        ({13: [1.0] * 5, 14: [1.0] * 7}, r"row 13 .*'vector' has a vector of length 5, and others"),
+        ({13: [1.0] * 5, 14: [1.0] * 7}, r"row 13 .*'vector' has a vector of length 5, but others"),
         ({25: [1.0, None, 2.0, 3.0, 4.0, 5.0]}, r"the vector in row 25 .* has a number missing"),
     ],
 )
 @pytest.mark.parametrize("batch", [1, 2**24])
 def test_wrong_vectors_are_found_when_they_are_read(changes, match, batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(_parquet, "_BATCH", batch)
+    monkeypatch.setattr(parquet_files, "_BATCH", batch)
     X, y = make_data(30)
     values = X.tolist()
     for row, value in changes.items():
@@ -337,7 +354,7 @@ def test_wrong_vectors_are_found_when_they_are_read(changes, match, batch, tmp_p
     columns = {"vector": pa.array(values, pa.list_(pa.float32())), "label": y}
     rows = open_parquet(odd_file(tmp_path, columns))
     assert_array_equal(rows[:40], np.vstack([X, X[:10]]))  # the row group before
-    for action in (lambda: rows[:], lambda: list(blocks(rows)), lambda: rows[42:57]):
+    for action in (lambda: rows[:], lambda: list(open_rows(rows)[0].blocks()), lambda: rows[42:57]):
         with pytest.raises(ValueError, match=rf"b\.parquet: {match}"):
             action()
 
@@ -357,19 +374,19 @@ def test_missing_numbers(tmp_path):
     [
         (
             {"x": [1.0], "label": [1]},
-            r"no column 'vector' of features, and .*a\.parquet has",
+            r"column 'vector' holds nothing, but in .*a\.parquet it holds vectors of 6 float32",
         ),
         (
             {"vector": pa.array([[1.0] * 6], pa.list_(pa.float64())), "label": [1]},
-            r"column 'vector' holds vectors of float64, and that of .*a\.parquet vectors of fl",
+            r"column 'vector' holds vectors of 6 float64, but in .*a\.parquet .* 6 float32",
         ),
         (
             {"vector": pa.array([[1.0] * 5], pa.list_(pa.float32())), "label": [1]},
-            "row group 0 .* has 5 numbers in column 'vector', where 1 vectors of length 6 have 6",
+            r"column 'vector' holds vectors of 5 float32, but in .*a\.parquet .* 6 float32",
         ),
         (
             {"vector": pa.array([["a"]], pa.list_(pa.string())), "label": [1]},
-            "the vectors in column 'vector' hold string where numbers belong",
+            "column 'vector' holds list<.*string>, not numbers",
         ),
     ],
 )
@@ -382,10 +399,10 @@ def test_files_unlike_the_first(columns, match, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "match"),
     [
-        ({"x": [1.0]}, r"it has no column 'z' of features, and .*a\.parquet has one"),
-        ({"x": [1.0], "z": [1]}, r"column 'z' holds int64, and that of .*a\.parquet float64"),
-        ({"x": [1.0], "z": [1.0], "w": [1.0]}, r"it has a column 'w', and .*a\.parquet has none"),
-        ({"x": [1.0], "z": ["1"]}, "column 'z' holds string where numbers belong: name it as"),
+        ({"x": [1.0]}, r"column 'z' holds nothing, but in .*a\.parquet it holds float64"),
+        ({"x": [1.0], "z": [1]}, r"column 'z' holds int64, but in .*a\.parquet it holds float64"),
+        ({"x": [1.0], "z": [1.0], "w": [1.0]}, r"column 'w' holds float64, but in .* nothing"),
+        ({"x": [1.0], "z": ["1"]}, "column 'z' holds string, not numbers: name it as"),
     ],
 )
 def test_columns_unlike_the_first(columns, match, tmp_path):
@@ -405,7 +422,7 @@ def test_what_is_no_table_of_features(tmp_path):
     with pytest.raises(ValueError, match=r"a\.parquet: it has no column of features"):
         open_parquet(tmp_path)
     write(file, {"name": ["a", "b"], "label": [1, 2]})
-    with pytest.raises(ValueError, match="column 'name' holds string where numbers belong"):
+    with pytest.raises(ValueError, match="column 'name' holds string, not numbers"):
         open_parquet(tmp_path)
     write(file, {"x": pa.array([], pa.float32())})
     with pytest.raises(ValueError, match="has no rows"):
@@ -424,12 +441,12 @@ def test_damaged_files(tmp_path):
     victim = folder / "part-1.parquet"
     whole = victim.read_bytes()
     victim.write_bytes(whole[:-300])
-    with pytest.raises(ValueError, match=r"part-1\.parquet is not what its name says, or is dam"):
+    with pytest.raises(ValueError, match=r"part-1\.parquet is damaged, or not of the kind"):
         open_parquet(folder)
     victim.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])
     rows = open_parquet(folder)
-    with pytest.raises(ValueError, match=r"part-1\.parquet is not what its name says, or is dam"):
-        list(blocks(rows))
+    with pytest.raises(ValueError, match=r"part-1\.parquet is damaged, or not of the kind"):
+        list(open_rows(rows)[0].blocks())
 
 
 def test_files_that_change_or_go(tmp_path):
@@ -448,12 +465,12 @@ def test_files_that_change_or_go(tmp_path):
 def test_row_groups_beyond_memory(tmp_path, monkeypatch):
     X, y = make_data()
     rows = open_parquet(write_folder(tmp_path, X, y, files=1, group=90))
-    monkeypatch.setattr(sources, "_BLOCK_BYTES", 1000)
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 2 * 90 * 24 - 1)
+    monkeypatch.setattr(stored, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 2 * 90 * 24 - 1)
     with pytest.raises(ValueError, match=r"the largest chunk of X, of 90 rows, needs .* smaller"):
-        list(blocks(rows))
-    monkeypatch.setattr("dualmetric._system.available_memory", lambda: 2 * 90 * 24)
-    assert len(list(blocks(rows))) == 1
+        list(open_rows(rows)[0].blocks())
+    monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 2 * 90 * 24)
+    assert len(list(open_rows(rows)[0].blocks())) == 1
 
 
 def test_without_pyarrow(tmp_path, monkeypatch):
@@ -469,7 +486,7 @@ def test_without_pyarrow(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
 def test_the_metric_is_that_of_the_rows_in_memory(distance, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BLOCK_BYTES", 20 * 24)
+    monkeypatch.setattr(stored, "_BLOCK_BYTES", 20 * 24)
     X, y = make_data(300)
     rows = open_parquet(write_folder(tmp_path, X, y))
     settings = {"distance": distance, **FEW}
@@ -496,14 +513,14 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["d", "d.parquet"])
 def test_commands(name, run, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BLOCK_BYTES", 20 * 24)
+    monkeypatch.setattr(stored, "_BLOCK_BYTES", 20 * 24)
     monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
     X, y = make_data(300)
     if name == "d":
         write_folder(tmp_path / name, X, y)
     else:
         write(tmp_path / name, {"vector": vectors(X), "label": y}, 13)
-    assert is_source(read_rows(name).X)
+    assert isinstance(read_rows(name).X, ParquetRows)
     np.savez("d.npz", X=X, y=y)
     settings = ["--method", "durp", "--shrinkage", 0.5]
     for data, metric in ((name, "m"), ("d.npz", "n")):
@@ -551,7 +568,7 @@ def test_nothing_is_half_written(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "m", "v.npy"]
     assert (tmp_path / "v.npy").read_text() == "before"
     done = run("transform", "m", "d", "-o", "d/v.parquet", code=2)
-    assert "--out: d/v.parquet is in d, which is read: name another place" in done.output
+    assert "--out: d/v.parquet is in d, which is read: choose another folder" in done.output
 
 
 def test_missing_numbers_are_named_by_file_and_row(tmp_path):
@@ -559,7 +576,7 @@ def test_missing_numbers_are_named_by_file_and_row(tmp_path):
     X[70, 2] = np.nan
     rows = open_parquet(write_folder(tmp_path, X, y))
     with pytest.raises(
-        ValueError, match=r"NaN or infinity, first in .*\.parquet, row \d+: fill it"
+        ValueError, match=r"NaN or infinity, first in .*\.parquet, row \d+: fill the"
     ):
         DuRP(n_triplets=200, random_state=0).fit(rows, y)
     path, row = re.fullmatch(r"(.*), row (\d+)", rows.place(70)).groups()

@@ -17,7 +17,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import normalize
 
 from dualmetric import DuRP, Metric
-from dualmetric.comparison import RECALLS, bootstrap_interval, compare, paired_interval
+from dualmetric.intervals import bootstrap_interval, paired_interval
 from dualmetric.report import (
     _explanations,
     _explorer,
@@ -26,7 +26,9 @@ from dualmetric.report import (
     _pictures,
     build_report,
 )
-from dualmetric.weighting import fit_idf, tfidf
+from dualmetric.side_by_side import RECALLS, compare
+from dualmetric.tfidf import fit_idf, tfidf
+from makers import make_counts
 
 HOSTILE = "</script><script>alert(1)</script> <!-- \"quoted\" 'too' & \u2028 ünï 🦆 $title"
 
@@ -65,18 +67,10 @@ class Page(HTMLParser):
         return json.loads(self.all("script", id="report-data")[0]["text"])
 
 
-def text_rows(n=90, n_words=40, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    rates = np.full((3, n_words), 0.15)
-    rates[y[:3], :12] = np.eye(3).repeat(4, axis=1) + 0.1
-    return sp.csr_matrix(rng.poisson(rates[y]).astype(float)), y
-
-
 @pytest.fixture(scope="module")
 def text_case():
-    X, y = text_rows()
-    X_train, y_train = text_rows(seed=1)
+    X, y = make_counts(90)
+    X_train, y_train = make_counts(90, seed=2)
     idf = fit_idf(X_train)
     learner = DuRP(n_triplets=2000, n_components=3, distance="cosine", random_state=0)
     metric = learner.fit(tfidf(X_train, idf), y_train).metric_.with_idf(idf)
@@ -109,7 +103,7 @@ def test_scores_are_those_of_the_comparison(text_case):
 
 
 def test_a_worse_metric_is_called_worse():
-    X, y = text_rows()
+    X, y = make_counts(90)
     useless = Metric(np.eye(40)[:, 30:31])
     (headline,) = Page(build_report(useless, X, y, title="t")).all(
         "p", **{"class": "headline worse"}
@@ -187,7 +181,7 @@ def test_curves_are_drawn_to_scale(text_case):
 
 
 def test_spectrum_is_that_of_the_metric():
-    X, y = text_rows()
+    X, y = make_counts(90)
     factor = np.random.default_rng(2).normal(size=(40, 4)) * [4, 1, 3, 2]
     page = Page(build_report(Metric(factor), X, y, title="t"))
     heights = np.array([float(bar["height"]) for bar in page.all("rect", **{"class": "bar"})])
@@ -195,9 +189,49 @@ def test_spectrum_is_that_of_the_metric():
     np.testing.assert_allclose(heights / heights.sum(), values / values.sum(), atol=1e-4)
 
 
+def test_spectrum_of_a_corrected_plain_distance():
+    X, y = make_counts(90)
+    columns = np.linalg.qr(np.random.default_rng(2).normal(size=(40, 3)))[0] * [4, 0.5, 3]
+    metric = Metric(columns, outside=2.0)
+    html = build_report(metric, X, y, title="t")
+    heights = [float(bar["height"]) for bar in Page(html).all("rect", **{"class": "bar"})]
+    values = np.linalg.eigvalsh(metric.matrix())[::-1]
+    np.testing.assert_allclose(heights / np.sum(heights), values / values.sum(), atol=1e-3)
+    assert "the plain distance, corrected in 3 directions" in html
+
+
+@pytest.mark.parametrize("lift", [None, "rbf"])
+def test_metric_with_a_prior(lift):
+    """Rows are centred and scaled before the learned part."""
+    X, y = load_digits(return_X_y=True)
+    learner = DuRP(
+        n_triplets=2000, prior="identity", distance="cosine", lift=lift, n_components=5,
+        random_state=0,
+    )  # fmt: skip
+    metric = learner.fit(X[:200], y[:200]).metric_
+    X, y = X[200:300], y[200:300]
+    html = build_report(metric, X, y, title="t")
+    assert "cosine of transformed rows, minus their mean" in html
+    data = Page(html).data
+    rows, query = data["rows"], data["queries"][0]
+    for place in query["after"]:
+        expected = metric.distance(X[[rows[query["row"]]]], X[[rows[place]]])[0]
+        distance, *parts = data["why"][0][str(place)]["after"]
+        assert distance == pytest.approx(expected, rel=5e-3)
+        assert bool(parts) == (lift is None)
+        if lift is None:
+            assert parts[0] + sum(parts[2::2]) == pytest.approx(expected, rel=0.02)
+    heights = [float(bar["height"]) for bar in Page(html).all("rect", **{"class": "bar"})]
+    assert heights == sorted(heights, reverse=True)
+    if lift is None:
+        values = np.linalg.eigvalsh(metric.matrix())[::-1]
+        values = values[: len(heights)] / values.sum()
+        np.testing.assert_allclose(heights / np.sum(heights), values / values.sum(), atol=1e-3)
+
+
 @pytest.mark.parametrize("kind", ["euclidean", "cosine"])
 @pytest.mark.parametrize("to", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("with_factor", [True, False])
+@pytest.mark.parametrize("with_factor", [True, False, "outside"])
 def test_contributions_are_those_of_explain(kind, to, with_factor):
     rng = np.random.default_rng(3)
     X = rng.poisson(0.4, size=(30, 25)).astype(float)
@@ -205,8 +239,12 @@ def test_contributions_are_those_of_explain(kind, to, with_factor):
     X[5] = X[0]
     factor = rng.normal(size=(25, 3)) if with_factor else None
     rank = 3 if with_factor else 25
-    for centre in [None] if kind == "euclidean" else [None, rng.normal(size=rank)]:
-        metric = Metric(factor, 25, centre=centre, distance=kind)
+    centres = [None] if kind == "euclidean" else [None, rng.normal(size=rank)]
+    outside = 0.0
+    if with_factor == "outside":
+        factor, centres, outside = np.linalg.qr(factor)[0] * [3, 0.5, 2], [None], 1.5
+    for centre in centres:
+        metric = Metric(factor, 25, centre=centre, distance=kind, outside=outside)
         others = np.array([3, 4, 5, 9])
         distances, features, parts = _explanations.contributions(metric, to(X), 0, others)
         for row, distance, values in zip(others, distances, parts, strict=True):
@@ -499,5 +537,5 @@ def test_bad_input_says_what_to_do(text_case):
         build_report(metric, X, y, title="t", texts=[""] * 90, image_shape=(5, 8))
     with pytest.raises(ValueError, match="2 feature names"):
         build_report(metric, X, y, title="t", feature_names=["a", "b"])
-    with pytest.raises(ValueError, match="scores are of 90 rows, but X has 60"):
+    with pytest.raises(ValueError, match="scores are for 90 rows, but X has 60"):
         build_report(metric, X[:60], y[:60], title="t", scores=compare(metric, X, y))

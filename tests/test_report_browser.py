@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 import chromium
 from dualmetric import DuRP, Metric
 from dualmetric.report import build_report
+from makers import make_counts
 
 pytestmark = pytest.mark.skipif(
     chromium.find() is None, reason="no Chromium is installed; on Debian: apt-get install chromium"
@@ -15,19 +15,11 @@ pytestmark = pytest.mark.skipif(
 HOSTILE = "</script><img src=x onerror=alert(1)><b>\"'&"
 
 
-def word_rows():
-    rng = np.random.default_rng(0)
-    y = np.arange(60) % 3
-    rates = np.full((3, 30), 0.2)
-    rates[:, :12] += np.eye(3).repeat(4, axis=1)
-    return sp.csr_matrix(rng.poisson(rates[y]).astype(float)), y
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """One report of each kind, as files."""
-    X, y = word_rows()
-    factor = np.eye(30)[:, :12]
+    X, y = make_counts(60, 30)
+    factor = np.eye(30)[:, :15]
     words = [f"word{i}" for i in range(30)]
     texts = [f"message {i} of {HOSTILE}" for i in range(60)]
     names = ["autos", HOSTILE, "a_very_long_name_of_a_class_without_any_space_in_it"]

@@ -1,4 +1,4 @@
-"""DuRPCV: settings chosen on held-out rows."""
+"""MetricCV: settings chosen on held-out rows."""
 
 import warnings
 
@@ -10,9 +10,17 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from dualmetric import DuRP, DuRPCV, Euclidean, Whitening, mean_average_precision
-from dualmetric.learners import _folds
-from dualmetric.learners._folds import held_out_parts
+from dualmetric import (
+    Comparisons,
+    DuRP,
+    Euclidean,
+    MetricCV,
+    Triplets,
+    Whitening,
+    mean_average_precision,
+)
+from dualmetric.supervision import Labels
+from makers import make_classes
 
 SMALL = {
     "shrinkages": [0.1, 0.5],
@@ -24,15 +32,18 @@ SMALL = {
 }
 
 
-def make_data(n=240, d=15, n_classes=4, noise=6.0, seed=0):
-    """Classes apart in two features; others vary more and say nothing."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    X = rng.standard_normal((n, d))
-    X[:, 2:] *= noise
-    X[:, 0] += 4.0 * (y % 2)
-    X[:, 1] += 4.0 * (y // 2)
-    return X, y
+def make_data(n=240, d=15, noise=6.0):
+    """Four classes apart in two features; the others vary more and say nothing."""
+    spread = np.r_[1.0, 1.0, np.full(d - 2, noise)]
+    return make_classes(n, d, n_classes=4, shift=4.0, spread=spread)
+
+
+def splits(X, y, cv, seed, scoring="map"):
+    return Labels(y).splits(X, cv, scoring, seed)
+
+
+def _seed():
+    return np.random.RandomState(0).randint(2**31 - 1)
 
 
 # --- what is held out -----------------------------------------------------------------------
@@ -40,81 +51,86 @@ def make_data(n=240, d=15, n_classes=4, noise=6.0, seed=0):
 
 def test_a_quarter_of_each_class_is_held_out():
     codes = np.repeat([0, 1, 2], [40, 8, 100])
-    part = next(held_out_parts(np.zeros((148, 1)), codes, None, 0))
-    assert_array_equal(np.bincount(codes[part.test]), [10, 2, 25])
-    assert_array_equal(np.sort(np.r_[part.train, part.test]), np.arange(148))
-    assert part.same_classes
+    part = next(splits(np.zeros((148, 1)), codes, None, 0))
+    assert_array_equal(np.bincount(codes[part.test_rows]), [10, 2, 25])
+    assert_array_equal(np.sort(np.r_[part.train_rows, part.test_rows]), np.arange(148))
 
 
 def test_the_last_rows_of_each_class_are_held_out():
     codes = np.tile([0, 0, 1], 40)  # 80 and 40 rows
-    parts = list(held_out_parts(np.zeros((120, 1)), codes, None, 0))
+    parts = list(splits(np.zeros((120, 1)), codes, None, 0))
     for label, size in ((0, 20), (1, 10)):
         assert_array_equal(
-            parts[0].test[codes[parts[0].test] == label], np.flatnonzero(codes == label)[-size:]
+            parts[0].test_rows[codes[parts[0].test_rows] == label],
+            np.flatnonzero(codes == label)[-size:],
         )
     # then those before them, each once
     assert len(parts) == 4
-    assert_array_equal(np.sort(np.concatenate([part.test for part in parts])), np.arange(120))
+    assert_array_equal(np.sort(np.concatenate([part.test_rows for part in parts])), np.arange(120))
     for part in parts:
-        assert_array_equal(np.sort(np.r_[part.train, part.test]), np.arange(120))
+        assert_array_equal(np.sort(np.r_[part.train_rows, part.test_rows]), np.arange(120))
     # numbers are folds in the order of rows, as scikit-learn has them
-    folds = held_out_parts(np.zeros((120, 1)), codes, 4, 0)
+    folds = splits(np.zeros((120, 1)), codes, 4, 0)
     expected = StratifiedKFold(4).split(np.zeros((120, 1)), codes)
     for fold, (train, test) in zip(folds, expected, strict=True):
-        assert_array_equal(fold.train, train)
-        assert_array_equal(fold.test, test)
+        assert_array_equal(fold.train_rows, train)
+        assert_array_equal(fold.test_rows, test)
 
 
 def test_small_classes_are_held_out_once():
     codes = np.repeat([0, 1, 2], [40, 7, 3])
-    parts = list(held_out_parts(np.zeros((50, 1)), codes, None, 0))
-    assert_array_equal(np.bincount(codes[parts[0].test]), [10, 2, 1])
+    parts = list(splits(np.zeros((50, 1)), codes, None, 0))
+    assert_array_equal(np.bincount(codes[parts[0].test_rows]), [10, 2, 1])
     assert len(parts) == 1  # later ones would hold one class only
 
 
-def test_more_is_held_out_while_there_is_doubt():
-    rng = np.random.default_rng(0)
-    y = np.arange(480) % 2  # of which 120 are held out
-    noise = rng.normal(size=(480, 5))
-    clear = noise.copy()
-    clear[:, 0] = 0.6 * clear[:, 0] + 2 * y
-    splits = []
-    for X, labels in ((noise, y), (clear, y), (clear[:80], y[:80])):
+def test_more_is_held_out_while_there_is_doubt(monkeypatch):
+    X, y = make_classes(480, 5, n_classes=2, spread=[0.6, 1, 1, 1, 1], shift=2.0)
+
+    def n_splits(n):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            search = DuRPCV(n_triplets=500, random_state=0).fit(X, labels)
-        splits.append(sum(key.startswith("split") for key in search.cv_results_))
-        if X is noise:
-            assert search.best_params_.keys() == {"distance"}
-    assert splits[0] > 1
-    assert splits[1:] == [1, 4]  # the last are few
+            warnings.simplefilter("ignore", UserWarning)  # few active triplets
+            search = MetricCV(**{**SMALL, "n_triplets": 500}).fit(X[:n], y[:n])
+        kept_plain = isinstance(search.best_estimator_, Euclidean)
+        assert kept_plain == (search.gain_interval_[0] <= 0)
+        return sum(key.startswith("split") for key in search.cv_results_)
+
+    assert n_splits(480) == 1  # 120 rows are held out, which leave no doubt
+    assert n_splits(80) == 4  # too few rows
+    for interval, expected in [((-0.1, 0.1), 4), ((0.0, 0.1), 4), ((-0.2, -0.1), 1)]:
+        monkeypatch.setattr(
+            "dualmetric.estimators.search.best_of_interval", lambda *_, found=interval: found
+        )
+        assert n_splits(480) == expected
 
 
 def test_classes_are_held_out_in_halves():
     codes = np.arange(60) % 5
-    parts = list(held_out_parts(np.zeros((60, 1)), codes, "classes", 0))
+    parts = list(splits(np.zeros((60, 1)), codes, "classes", 0))
     for part in parts:
-        assert not set(codes[part.train]) & set(codes[part.test])
-        assert not part.same_classes
-    assert_array_equal(parts[0].train, parts[1].test)
+        assert not set(codes[part.train_rows]) & set(codes[part.test_rows])
+    assert_array_equal(parts[0].train_rows, parts[1].test_rows)
+    # rows of other classes do not vote: held-out rows are each other's neighbours
+    part = next(splits(np.zeros((60, 1)), codes, "classes", 0, "knn"))
+    right = codes[part.test_rows][:, None].astype(np.float64)
+    assert (part.judge(None, right) == 1.0).all()
 
 
 def test_folds_and_splitters():
     X, y = make_data(60)
-    assert len(list(held_out_parts(X, y, 3, 0))) == 3
-    parts = held_out_parts(X, y, KFold(4), 0)
+    assert len(list(splits(X, y, 3, 0))) == 3
+    parts = splits(X, y, KFold(4), 0)
     for part, (train, test) in zip(parts, KFold(4).split(X), strict=True):
-        assert_array_equal(part.train, train)
-        assert_array_equal(part.test, test)
+        assert_array_equal(part.train_rows, train)
+        assert_array_equal(part.test_rows, test)
 
 
 def test_no_more_queries_than_needed(monkeypatch):
-    monkeypatch.setattr(_folds, "MOST_QUERIES", 20)
+    monkeypatch.setattr("dualmetric.supervision.labels.MOST_QUERIES", 20)
     X, y = make_data(200)
-    part = next(held_out_parts(X, y, None, 0))
-    assert len(part.test) == 20
-    assert not set(part.test) & set(part.train)
+    part = next(splits(X, y, None, 0))
+    assert len(part.test_rows) == 20
+    assert not set(part.test_rows) & set(part.train_rows)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +139,14 @@ def test_no_more_queries_than_needed(monkeypatch):
         ([0, 0, 1, 1], None, "too few rows"),
         ([0] * 50, None, "too few rows of too few classes"),
         (np.arange(50), None, "too few rows"),
-        (np.arange(60) % 3, "classes", "y has only 3: it takes four"),
+        (np.arange(60) % 3, "classes", "at least four classes; y has 3"),
         (np.arange(60) % 3, "rows", "cv must be None, 'classes'"),
     ],
 )
 def test_what_cannot_be_held_out(codes, cv, message):
     codes = np.asarray(codes)
     with pytest.raises(ValueError, match=message):
-        next(held_out_parts(np.zeros((len(codes), 1)), codes, cv, 0))
+        next(splits(np.zeros((len(codes), 1)), codes, cv, 0))
 
 
 # --- scores are those of the estimators -------------------------------------------------------
@@ -138,7 +154,7 @@ def test_what_cannot_be_held_out(codes, cv, message):
 
 def right_neighbors(train, y, test, y_test):
     distances = pairwise_distances(test, train)
-    nearest = np.argsort(distances, axis=1)[:, :5]
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :5]
     return (y[nearest] == y_test[:, None]).mean()
 
 
@@ -146,62 +162,97 @@ def right_neighbors(train, y, test, y_test):
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
 def test_plain_distances_are_scored_as_they_are(scoring, kind):
     X, y = make_data()
-    search = DuRPCV(scoring=scoring, **SMALL).fit(kind(X), y)
-    part = next(held_out_parts(X, y, None, _seed()))
+    search = MetricCV(scoring=scoring, **SMALL).fit(kind(X), y)
+    part = next(splits(X, y, None, _seed()))
     for number, distance in enumerate(("euclidean", "cosine")):
-        plain = Euclidean(distance).fit(kind(X[part.train]))
-        train, test = (plain.transform(kind(X[rows])) for rows in (part.train, part.test))
+        plain = Euclidean(distance).fit(kind(X[part.train_rows]))
+        train, test = (plain.transform(kind(X[rows])) for rows in (part.train_rows, part.test_rows))
         expected = (
-            mean_average_precision(test, y[part.test])
+            mean_average_precision(test, y[part.test_rows])
             if scoring == "map"
-            else right_neighbors(train, y[part.train], test, y[part.test])
+            else right_neighbors(train, y[part.train_rows], test, y[part.test_rows])
         )
         assert search.cv_results_["params"][number] == {"distance": distance}
         assert search.cv_results_["split0_test_score"][number] == pytest.approx(expected)
 
 
-def _seed():
-    return np.random.RandomState(0).randint(2**31 - 1)
+@pytest.mark.parametrize("scoring", ["map", "knn"])
+@pytest.mark.parametrize("n_features", [15, 400])  # the second is solved in the span of the rows
+def test_candidates_are_scored_as_durp_would_be(scoring, n_features):
+    X, y = make_data(240, n_features, noise=2.0)
+    lifts, ranks = ([None, "rbf"], [1, 3, None]) if n_features == 15 else ([None], [1, 3])
+    axes = {"lifts": lifts, "samplers": ["active", "neighbors"], "regs": [None, 0.01]}
+    settings = {**SMALL, **axes, "powers": [0.0, 0.5], "shrinkages": [1.0, 0.5], "ranks": ranks}
+    search = MetricCV(scoring=scoring, **settings).fit(X, y)
+    part = next(splits(X, y, None, _seed()))
+    train, test = part.train_rows, part.test_rows
+    results = search.cv_results_
+    chosen = np.flatnonzero(results["estimator"] == "DuRP")
+    assert len(chosen) == len(lifts) * 2 * 2 * 2 * len(ranks) * 2 * 2
+    assert np.ptp(results["split0_test_score"][chosen]) > 0.1
+    for number in chosen[:: len(chosen) // 16 + 1]:
+        params = results["params"][number]
+        model = DuRP(n_projections=5, n_triplets=2000, random_state=_seed(), **params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # few active triplets
+            model.fit(X[train], y[train])
+        if scoring == "map":
+            expected = model.score(X[test], y[test])
+        else:
+            rows = model.transform(X[train]), model.transform(X[test])
+            expected = right_neighbors(rows[0], y[train], rows[1], y[test])
+        assert results["split0_test_score"][number] == pytest.approx(expected, abs=1e-9), params
 
 
-def test_candidates_are_scored_as_durp_would_be():
-    # DuRP draws other projections and triplets, which here matter by a few points
-    X, y = make_data(800, noise=2.0)
-    settings = {**SMALL, "n_projections": 15, "n_triplets": 5000, "ranks": [1, 3]}
-    search = DuRPCV(**settings).fit(X, y)
-    part = next(held_out_parts(X, y, None, _seed()))
-    expected = [
-        np.mean(
-            [
-                DuRP(n_projections=15, n_triplets=5000, random_state=seed, **params)
-                .fit(X[part.train], y[part.train])
-                .score(X[part.test], y[part.test])
-                for seed in range(3)
-            ]
-        )
-        for params in search.cv_results_["params"][6:]
-    ]
-    scores = search.cv_results_["split0_test_score"][6:]
-    assert np.ptp(expected) > 0.2
-    assert np.corrcoef(scores, expected)[0, 1] > 0.9
-    assert_allclose(scores, expected, atol=0.08)
+@pytest.mark.parametrize("kind", [Triplets, Comparisons])
+def test_candidates_of_triplets_and_comparisons_are_scored_as_durp_would_be(kind):
+    X, _, known = make_known(kind)
+    search = MetricCV(**SMALL).fit(X, known)
+    assert search.scoring_ == "agreement"
+    part = next(known.check(len(X)).splits(X, None, "agreement", _seed()))
+    results = search.cv_results_
+    for number in range(0, len(results["params"]), 3):
+        params = results["params"][number]
+        more = {"n_projections": 5, "n_triplets": 2000, "random_state": _seed()}
+        method = {"DuRP": DuRP, "Whitening": Whitening, "Euclidean": Euclidean}[
+            results["estimator"][number]
+        ]
+        model = method(**params, **(more if method is DuRP else {}))
+        model.fit(X[part.train_rows], part.train)
+        rows = model.transform(X[part.train_rows]), model.transform(X[part.test_rows])
+        expected = part.judge(*rows).mean()
+        assert results["split0_test_score"][number] == pytest.approx(expected, abs=1e-9), params
+
+
+def make_known(kind, n=240, n_known=600, seed=1, **data):
+    """Rows of `make_data`, and triplets or comparisons that agree with their classes."""
+    X, y = make_data(n, **data)
+    rng = np.random.default_rng(seed)
+    index = rng.integers(n, size=(40 * n_known, 4))
+    a, b, c, d = index.T
+    if kind is Triplets:
+        index = index[(y[a] == y[b]) & (a != b) & (y[a] != y[c])][:n_known, :3]
+    else:
+        index = index[(y[a] == y[b]) & (a != b) & (y[c] != y[d])][:n_known]
+    assert len(index) == n_known
+    return X, y, kind(index)
 
 
 def test_whitening_is_scored_as_it_is():
     X, y = make_data(noise=2.0)
-    search = DuRPCV(**SMALL).fit(X, y)
-    part = next(held_out_parts(X, y, None, _seed()))
+    search = MetricCV(**SMALL).fit(X, y)
+    part = next(splits(X, y, None, _seed()))
     for params, score in zip(
         search.cv_results_["params"][2:6], search.cv_results_["split0_test_score"][2:6], strict=True
     ):
-        model = Whitening(**params).fit(X[part.train], y[part.train])
-        assert score == pytest.approx(model.score(X[part.test], y[part.test]))
+        model = Whitening(**params).fit(X[part.train_rows], y[part.train_rows])
+        assert score == pytest.approx(model.score(X[part.test_rows], y[part.test_rows]))
 
 
 def test_powers_below_zero_go_with_few_directions():
     X, y = make_data()
     settings = {**SMALL, "powers": [-0.25, 0.5], "ranks": [3, 1, None]}
-    tried = DuRPCV(**settings).fit(X, y).cv_results_["params"]
+    tried = MetricCV(**settings).fit(X, y).cv_results_["params"]
     ranks = {power: {p["n_components"] for p in tried if p.get("power") == power}
              for power in (-0.25, 0.5)}  # fmt: skip
     assert ranks == {-0.25: {1}, 0.5: {1, 3, None}}
@@ -209,23 +260,134 @@ def test_powers_below_zero_go_with_few_directions():
 
 def test_picks_the_best_and_learns_from_all_rows():
     X, y = make_data()
-    search = DuRPCV(**SMALL).fit(X, y)
+    search = MetricCV(**SMALL).fit(X, y)
     scores = search.cv_results_["mean_test_score"]
     assert search.best_score_ == scores.max() == scores[search.best_index_]
     assert search.cv_results_["rank_test_score"][search.best_index_] == 1
-    assert search.best_params_ == search.cv_results_["params"][search.best_index_]
+    assert search.cv_results_["estimator"][search.best_index_] == "DuRP"
+    chosen = search.cv_results_["params"][search.best_index_]
+    assert search.best_params_ == {
+        **chosen,
+        "n_projections": 5,
+        "n_triplets": 2000,
+        "max_epochs": 3,
+        "max_rows": 50_000,
+        "random_state": _seed(),
+    }
     assert search.best_score_ > scores[:2].max() + 0.2
-    again = DuRP(n_projections=5, n_triplets=2000, random_state=_seed(), **search.best_params_)
-    assert_array_equal(again.fit(X, y).transform(X), search.transform(X))
+    assert search.best_plain_[1] == scores[:2].max()
+    assert search.best_plain_[0] == search.cv_results_["params"][scores[:2].argmax()]["distance"]
+    assert (search.n_rows_used_, search.n_rows_in_) == (240, 240)
     assert search.refit_time_ > 0
     text = search.recommend()
     assert text.startswith("Use DuRP(lift=None")
     assert f"mAP {100 * search.best_score_:.1f} % on held-out rows" in text
 
 
+def fitted_again(search, X, y):
+    """What the documentation says is enough to reproduce the choice."""
+    model = type(search.best_estimator_)(**search.best_params_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return model.fit(X, y)
+
+
+@pytest.mark.parametrize("max_rows", [None, 100])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("supervision", ["labels", Triplets, Comparisons])
+def test_best_params_reproduce_the_metric(supervision, make, max_rows):
+    if supervision == "labels":
+        X, known = make_data()
+    else:
+        X, _, known = make_known(supervision, n_known=30 if max_rows else 300)
+    X = make(X)
+    settings = {**SMALL, "lifts": [None, "rbf"], "random_state": 7, "max_rows": max_rows}
+    search = MetricCV(**settings).fit(X, known)
+    assert "random_state" in search.best_params_ or isinstance(search.best_estimator_, Euclidean)
+    again = fitted_again(search, X, known)
+    assert_array_equal(again.metric_.pairwise(X), search.metric_.pairwise(X))
+    assert_array_equal(search.best_estimator_.metric_.pairwise(X), search.metric_.pairwise(X))
+    assert search.n_rows_in_ == 240
+    if max_rows is None:
+        assert search.n_rows_used_ == 240
+    else:
+        assert 100 <= search.n_rows_used_ < 240
+    if not isinstance(again, Euclidean):
+        assert again.n_rows_used_ == search.n_rows_used_
+        assert search.metric_.info["rows"] == {"used": search.n_rows_used_, "given": 240}
+
+
+@pytest.mark.parametrize("estimator", [DuRP, Whitening, Euclidean])
+def test_best_params_reproduce_every_estimator(estimator):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    settings = {**SMALL, "shrinkages": [0.1], "powers": [0.0], "lifts": ["rbf"]}
+    if estimator is Whitening:  # three directions cannot tell ten digits apart
+        settings |= {"lifts": [None], "ranks": [1]}
+    if estimator is Euclidean:
+        settings |= {"lifts": [None], "shrinkages": [1.0], "ranks": [1]}
+    search = MetricCV(**settings).fit(X, y)
+    assert type(search.best_estimator_) is estimator
+    again = fitted_again(search, X, y)
+    assert_array_equal(again.transform(X), search.transform(X))
+
+
+@pytest.mark.parametrize("kind", [Triplets, Comparisons])
+def test_triplets_and_comparisons(kind):
+    X, _, known = make_known(kind)
+    search = MetricCV(**SMALL).fit(X, known)
+    assert search.best_score_ > search.cv_results_["mean_test_score"][:2].max() + 0.05
+    assert 0.9 < search.score(X, known) <= 1.0
+    assert search.metric_.info["chosen_by"] == "MetricCV, scoring='agreement'"
+    assert "agreement" in search.recommend()
+    again = MetricCV(**SMALL).fit(X, known)
+    assert_array_equal(again.transform(X), search.transform(X))
+    folds = MetricCV(cv=3, **SMALL).fit(X, known)
+    assert "split2_test_score" in folds.cv_results_
+    assert "split3_test_score" not in folds.cv_results_
+
+
+def test_agreement_is_the_share_of_held_out_comparisons():
+    X, _, known = make_known(Comparisons)
+    search = MetricCV(**SMALL).fit(X, known)
+    part = KFold(4, shuffle=True, random_state=_seed()).split(known.index)
+    a, b, c, d = known.index[next(part)[1]].T
+    near = np.linalg.norm(X[a] - X[b], axis=1)
+    far = np.linalg.norm(X[c] - X[d], axis=1)
+    assert search.cv_results_["split0_test_score"][0] == pytest.approx(np.mean(near < far))
+
+
+def test_callback_counts_groups():
+    X, y = make_data()
+    calls = []
+    search = MetricCV(cv=2, **SMALL).fit(X, y, callback=lambda *call: calls.append(call))
+    total = 1 + 2 + 2  # the plain distances; each shrinkage whitened, and learned with
+    assert calls == 2 * [(done, total) for done in range(1, total + 1)]
+    assert "split1_test_score" in search.cv_results_
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        MetricCV(**SMALL).fit(X, y, callback=stop)
+
+
+def test_verbose(capsys):
+    X, y = make_data()
+    search = MetricCV(verbose=1, **SMALL).fit(X, y)
+    assert capsys.readouterr().out == f"[MetricCV] {search.recommend()}\n"
+    MetricCV(verbose=2, max_rows=120, **SMALL).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[MetricCV] learning from 120 of 240 rows (max_rows)"
+    assert sum("learning from" in line for line in lines) == 1
+    assert lines[1].startswith("[MetricCV] 2 × Euclidean: ")
+    MetricCV(**SMALL).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
 def test_results_have_the_form_of_grid_search():
     X, y = make_data()
-    search = DuRPCV(cv=3, **SMALL).fit(X, y)
+    search = MetricCV(cv=3, **SMALL).fit(X, y)
     results = search.cv_results_
     n = 2 + 2 * 2 + 2 * 3 * 2 * 2  # plain; whitened; shrinkages × ranks × powers × distances
     for name in ("mean_test_score", "std_test_score", "rank_test_score", "param_shrinkage"):
@@ -238,16 +400,25 @@ def test_results_have_the_form_of_grid_search():
 
 
 def test_keeps_the_plain_distance_where_nothing_is_to_be_learned():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((300, 8)), rng.integers(3, size=300)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # no active triplets, or no direction
-        search = DuRPCV(**SMALL).fit(X, y)
-    assert search.gain_interval_[0] <= 0
-    assert list(search.best_params_) == ["distance"]
-    assert isinstance(search.best_estimator_, Euclidean)
-    assert search.metric_.factor is None
-    assert "no learned metric is better beyond the noise" in search.recommend()
+    kept = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((300, 8)), rng.integers(3, size=300)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # no active triplets, or no direction
+            search = MetricCV(**SMALL).fit(X, y)
+        low, high = search.gain_interval_
+        assert high < 0.05
+        assert isinstance(search.best_estimator_, Euclidean) == (low <= 0)
+        if low > 0:
+            continue
+        kept += 1
+        assert list(search.best_params_) == ["distance"]
+        assert search.best_params_["distance"] == search.best_plain_[0]
+        assert search.best_score_ == search.best_plain_[1]
+        assert search.metric_.factor is None
+        assert "no learned metric is better beyond the noise" in search.recommend()
+    assert kept >= 3
 
 
 def test_lift_is_chosen_where_classes_are_not_linear():
@@ -256,7 +427,7 @@ def test_lift_is_chosen_where_classes_are_not_linear():
     y = np.arange(400) % 2
     angle = rng.uniform(0, 2 * np.pi, 400)
     X = ((1.0 + y) * np.array([np.cos(angle), np.sin(angle)])).T + rng.normal(0, 0.1, (400, 2))
-    search = DuRPCV(**{**SMALL, "lifts": [None, "rbf"], "ranks": [1, 10]}).fit(X, y)
+    search = MetricCV(**{**SMALL, "lifts": [None, "rbf"], "ranks": [1, 10]}).fit(X, y)
     assert search.best_params_["lift"] == "rbf"
     assert search.best_score_ > 0.9
     linear = [
@@ -272,32 +443,30 @@ def test_lift_is_chosen_where_classes_are_not_linear():
 
 def test_lift_is_left_out_for_sparse_rows():
     X, y = make_data()
-    search = DuRPCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(sp.csr_matrix(X), y)
+    search = MetricCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(sp.csr_matrix(X), y)
     assert {params.get("lift") for params in search.cv_results_["params"]} == {None}
     with pytest.raises(ValueError, match="put None among the lifts"):
-        DuRPCV(lifts=["rbf"]).fit(sp.csr_matrix(X), y)
+        MetricCV(lifts=["rbf"]).fit(sp.csr_matrix(X), y)
 
 
 @pytest.mark.parametrize("scoring", ["map", "knn"])
 def test_unseen_classes(scoring):
-    X, y = make_data(n_classes=4)
-    search = DuRPCV(cv="classes", scoring=scoring, **SMALL).fit(X, y)
+    X, y = make_data()
+    search = MetricCV(cv="classes", scoring=scoring, **SMALL).fit(X, y)
     assert "split1_test_score" in search.cv_results_
     assert 0 <= search.cv_results_["mean_test_score"].min() <= search.best_score_ <= 1
 
 
 def test_more_features_than_rows():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((60, 300)), np.arange(60) % 2
-    X[:, 0] += 12.0 * y
-    search = DuRPCV(**{**SMALL, "n_triplets": 500}).fit(X, y)
+    X, y = make_classes(60, 300, n_classes=2, shift=12.0)
+    search = MetricCV(**{**SMALL, "n_triplets": 500}).fit(X, y)
     assert search.best_score_ > 0.9
     assert search.metric_.n_features == 300
 
 
 def test_the_seed_decides():
     X, y = make_data()
-    first, second = (DuRPCV(**SMALL).fit(X, y) for _ in range(2))
+    first, second = (MetricCV(**SMALL).fit(X, y) for _ in range(2))
     assert_array_equal(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
     assert_array_equal(first.transform(X), second.transform(X))
 
@@ -305,7 +474,7 @@ def test_the_seed_decides():
 def test_never_below_plain_on_held_out_rows():
     X, y = load_digits(return_X_y=True)
     settings = {**SMALL, "n_triplets": 20_000, "n_projections": 30}
-    search = DuRPCV(**settings).fit(X[:900], y[:900])
+    search = MetricCV(**settings).fit(X[:900], y[:900])
     assert search.best_score_ >= search.cv_results_["mean_test_score"][:2].max()
     plain = max(Euclidean(d).fit(X[:900]).score(X[900:], y[900:]) for d in ("euclidean", "cosine"))
     assert search.score(X[900:], y[900:]) > plain + 0.05
@@ -315,34 +484,62 @@ def test_names_and_choice_are_kept_with_the_metric():
     pd = pytest.importorskip("pandas")
     X, y = make_data(d=3)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    search = DuRPCV(**SMALL).fit(frame, y)
+    search = MetricCV(**SMALL).fit(frame, y)
     assert search.metric_.feature_names == ("a", "b", "c")
-    assert search.metric_.info["chosen_by"] == "DuRPCV, scoring='map'"
+    assert search.metric_.info["chosen_by"] == "MetricCV, scoring='map'"
     assert search.metric_.info["held_out_score"] == search.best_score_
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"scoring": "accuracy"}, "scoring must be 'map' or 'knn'"),
+        (
+            {"scoring": "accuracy"},
+            "scoring must be one of None, 'map', 'knn', 'agreement'",
+        ),
+        (
+            {"scoring": "agreement"},
+            "scoring='agreement' does not apply to labels: use 'map' or",
+        ),
         ({"shrinkages": []}, "shrinkages must be a sequence"),
         ({"shrinkages": "0.1"}, "shrinkages must be a sequence"),
-        ({"shrinkages": [2.0]}, "shrinkage == 2.0, must be <= 1"),
-        ({"lifts": ["poly"]}, "lift must be None or 'rbf'"),
-        ({"distances": ["l1"]}, "distance must be one of"),
-        ({"ranks": [0]}, "n_components == 0, must be >= 1"),
-        ({"n_triplets": 0}, "n_triplets == 0"),
+        ({"shrinkages": 0.1}, "shrinkages must be a sequence"),
+        ({"powers": None}, "powers must be a sequence"),
+        ({"shrinkages": [2.0]}, "each of shrinkages must be .* above 0 and at most 1; got 2.0"),
+        ({"lifts": ["poly"]}, "each of lifts must be one of None, 'rbf'; got 'poly'"),
+        ({"distances": ["l1"]}, "each of distances must be one of 'euclidean', 'cosine'; got 'l1'"),
+        ({"samplers": ["some"]}, "each of samplers must be one of 'active', .*; got 'some'"),
+        ({"regs": [0.0]}, "each of regs must be .* above 0, or None; got 0.0"),
+        ({"powers": [np.nan]}, "each of powers must be a finite number"),
+        ({"ranks": [0]}, "each of ranks must be a whole number of at least 1, or None; got 0"),
+        ({"ranks": [1.5]}, "each of ranks must be a whole number"),
+        ({"n_triplets": 0}, "n_triplets must be .* at least 1; got 0"),
+        ({"max_rows": 1}, "max_rows must be .* at least 2, or None; got 1"),
+        ({"cv": "rows"}, "cv must be None, 'classes'"),
     ],
 )
 def test_wrong_parameters(parameters, message):
     X, y = make_data(60)
     with pytest.raises((ValueError, TypeError), match=message):
-        DuRPCV(**parameters).fit(X, y)
+        MetricCV(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [Triplets, Comparisons])
+@pytest.mark.parametrize("scoring", ["map", "knn"])
+def test_scores_of_labels_are_refused_for_comparisons(kind, scoring):
+    X, _, known = make_known(kind, n_known=50)
+    message = f"scoring='{scoring}' does not apply to {kind.__name__.lower()}: use 'agreement'"
+    with pytest.raises(ValueError, match=message):
+        MetricCV(scoring=scoring, **SMALL).fit(X, known)
+    with pytest.raises(ValueError, match="cv='classes' does not apply to comparisons"):
+        MetricCV(cv="classes", **SMALL).fit(X, known)
+    with pytest.raises(ValueError, match="7 comparisons are too few to hold some out"):
+        MetricCV(**SMALL).fit(X, kind(known.index[:7]))
 
 
 def test_needs_labels():
     with pytest.raises(ValueError, match="requires y to be passed"):
-        DuRPCV().fit(np.eye(5), None)
+        MetricCV().fit(np.eye(5), None)
 
 
 # --- Whitening -------------------------------------------------------------------------------
@@ -390,7 +587,7 @@ def test_a_large_mean_changes_no_score(scoring):
     X, y = make_data(noise=2.0)
     X = X.astype(np.float32)
     near, far = (
-        DuRPCV(scoring=scoring, **SMALL).fit(rows, y) for rows in (X, X + np.float32(3000.0))
+        MetricCV(scoring=scoring, **SMALL).fit(rows, y) for rows in (X, X + np.float32(3000.0))
     )
     for number in (0, 2):  # the Euclidean distance, plain and whitened
         assert far.cv_results_["mean_test_score"][number] == pytest.approx(
@@ -399,9 +596,7 @@ def test_a_large_mean_changes_no_score(scoring):
 
 
 def test_a_rank_that_is_scored_is_the_rank_that_is_learned():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((1300, 1100)).astype(np.float32), np.arange(1300) % 2
-    X[:, 0] += 6.0 * y
+    X, y = make_classes(1300, 1100, n_classes=2, shift=6.0, dtype=np.float32)
     settings = {**SMALL, "shrinkages": [0.5], "powers": [0.5], "ranks": [None]}
-    search = DuRPCV(**settings).fit(X, y)
+    search = MetricCV(**settings).fit(X, y)
     assert {params.get("n_components") for params in search.cv_results_["params"][2:]} == {50}

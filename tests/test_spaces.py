@@ -1,18 +1,16 @@
+"""Where the dual problem is solved: projections, components and the span of the rows."""
+
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
 
-from dualmetric import _system, spaces
-from dualmetric.recovery import recover_factor
-from dualmetric.triplets import Triplets
+from dualmetric import spaces
+from dualmetric._arrays import system
+from makers import as_kind
+from twins import positive_semidefinite, random_comparisons, weighted_sum
 
 PRECISION = {np.float32: 2e-5, np.float64: 1e-12}
-
-
-def as_kind(X, kind):
-    return {"dense": np.asarray, "csr_matrix": sp.csr_matrix, "csr_array": sp.csr_array}[kind](X)
 
 
 @pytest.fixture(name="X")
@@ -21,7 +19,7 @@ def _rows(rng):
     return (rng.normal(size=(40, 12)) + 2.0) * (rng.random((40, 12)) < 0.67)
 
 
-every_kind = pytest.mark.parametrize("kind", ["dense", "csr_matrix", "csr_array"])
+every_kind = pytest.mark.parametrize("kind", ["dense", "csr", "csr_array"])
 both_precisions = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -165,15 +163,29 @@ class TestRowSpan:
         np.testing.assert_array_equal(E, np.zeros((9, 1)))
 
     @every_kind
-    def test_metric_learned_there_is_the_metric(self, rng, random_index, kind):
+    def test_metric_learned_there_is_the_metric(self, rng, kind):
         wide = rng.normal(size=(12, 60)) * (rng.random((12, 60)) < 0.5)
-        index = Triplets(random_index(12, 30, rng))
-        weight = rng.random(30)
-        rows = as_kind(wide, kind)
-        F, E = row_span(rows)
-        L = E @ recover_factor(F, index, weight, None, rng)[0]
-        expected = recover_factor(rows, index, weight, None, rng)[0]
-        np.testing.assert_allclose(L @ L.T, expected @ expected.T, rtol=0, atol=1e-11)
+        index, weight = random_comparisons(12, 30, rng), rng.random(30)
+        F, E = row_span(as_kind(wide, kind))
+        there = E @ positive_semidefinite(weighted_sum(F, index, weight)) @ E.T
+        expected = positive_semidefinite(weighted_sum(wide, index, weight))
+        np.testing.assert_allclose(there, expected, rtol=0, atol=1e-11)
+
+    @every_kind
+    def test_small_directions_are_kept(self, rng, kind):
+        # directions down to 1e-5 of the longest: 1e-10 of the largest eigenvalue
+        turn, _ = np.linalg.qr(rng.normal(size=(14, 14)))
+        basis, _ = np.linalg.qr(rng.normal(size=(300, 14)))
+        wide = (turn * np.geomspace(1.0, 1e-5, 14)) @ basis.T
+        F, E = row_span(as_kind(wide, kind))
+        assert F.shape == (14, 13)
+        np.testing.assert_allclose(E.T @ E, np.eye(13), rtol=0, atol=1e-4)
+        centred = wide - wide.mean(axis=0)
+        # every direction of the rows, the smallest too, is in the span
+        np.testing.assert_allclose(centred @ E @ E.T, centred, rtol=0, atol=1e-9)
+        sizes = np.linalg.svd(F, compute_uv=False)
+        expected = np.linalg.svd(centred, compute_uv=False)[:13]
+        np.testing.assert_allclose(sizes, expected, rtol=1e-4)
 
 
 class TestOriginal:
@@ -196,10 +208,10 @@ class TestOriginal:
     def test_refuses_what_does_not_fit_in_memory(self, X, kind, monkeypatch):
         # four arrays like Z and three 12·12 matrices, eight bytes each
         need = (4 * 40 * 12 + 3 * 12 * 12) * 8
-        monkeypatch.setattr(_system, "available_memory", lambda: need - 1)
+        monkeypatch.setattr(system, "available_memory", lambda: need - 1)
         with pytest.raises(ValueError, match=r"all 12 dimensions of 40 rows needs 18\.8 kB.*DuRP"):
             spaces.original(as_kind(X, kind))
-        monkeypatch.setattr(_system, "available_memory", lambda: need)
+        monkeypatch.setattr(system, "available_memory", lambda: need)
         assert spaces.original(as_kind(X, kind)).shape == (40, 12)
-        monkeypatch.setattr(_system, "available_memory", lambda: None)
+        monkeypatch.setattr(system, "available_memory", lambda: None)
         assert spaces.original(as_kind(X, kind)).shape == (40, 12)

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dualmetric import _system
+from dualmetric._arrays import system
 
 
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch):
     """BLAS with two threads to begin with, whatever the environment says; three for our own."""
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    with _system.single_blas_thread():
+    with system.single_blas_thread():
         pass  # so that the libraries are loaded
     with threadpool_limits(2):
         if set(blas()) != {2}:
@@ -52,98 +52,98 @@ def overlapping(limit, fails=False):
     with limit():
         thread.start()
         assert entered.wait(10)
-    seen = [(set(blas()), _system.n_threads())]
+    seen = [(set(blas()), system.n_threads())]
     leave.set()
     thread.join(10)
-    return [*seen, (set(blas()), _system.n_threads())]
+    return [*seen, (set(blas()), system.n_threads())]
 
 
 class TestThreads:
     @pytest.mark.parametrize(("value", "expected"), [("1", 1), ("7", 7)])
     def test_environment(self, monkeypatch, value, expected):
         monkeypatch.setenv("OMP_NUM_THREADS", value)
-        assert _system.n_threads() == expected
+        assert system.n_threads() == expected
 
     @pytest.mark.parametrize("value", ["", "0", "-2", "2,1", "many"])
     def test_environment_that_says_nothing(self, monkeypatch, value):
         monkeypatch.delenv("OMP_NUM_THREADS")
-        expected = _system.n_threads()
+        expected = system.n_threads()
         monkeypatch.setenv("OMP_NUM_THREADS", value)
-        assert _system.n_threads() == expected >= 1
+        assert system.n_threads() == expected >= 1
 
 
 class TestOneThread:
     def test_holds_and_restores(self):
-        with _system.one_thread():
-            assert _system.n_threads() == 1
+        with system.one_thread():
+            assert system.n_threads() == 1
             assert set(blas()) == {1}
-        assert _system.n_threads() == 3
+        assert system.n_threads() == 3
         assert set(blas()) == {2}
 
     def test_restores_after_an_exception(self):
-        with pytest.raises(KeyError), _system.one_thread():
+        with pytest.raises(KeyError), system.one_thread():
             raise KeyError
-        assert _system.n_threads() == 3
+        assert system.n_threads() == 3
         assert set(blas()) == {2}
 
     def test_restores_after_nesting(self):
-        with _system.one_thread(), _system.one_thread():
-            assert _system.n_threads() == 1
-        assert _system.n_threads() == 3
+        with system.one_thread(), system.one_thread():
+            assert system.n_threads() == 1
+        assert system.n_threads() == 3
         assert set(blas()) == {2}
 
     def test_holds_until_the_outermost_leaves(self):
-        with _system.one_thread():
-            with _system.one_thread():
+        with system.one_thread():
+            with system.one_thread():
                 pass
-            assert _system.n_threads() == 1
+            assert system.n_threads() == 1
             assert set(blas()) == {1}
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_two_threads_that_overlap(self, fails):
-        assert overlapping(_system.one_thread, fails) == [({1}, 1), ({2}, 3)]
+        assert overlapping(system.one_thread, fails) == [({1}, 1), ({2}, 3)]
 
     def test_around_and_within_a_single_blas_thread(self):
         # as in the timed cells of the paper's tables: learners limit BLAS on their own
-        with _system.one_thread():
-            with _system.single_blas_thread():
+        with system.one_thread():
+            with system.single_blas_thread():
                 assert set(blas()) == {1}
             assert set(blas()) == {1}
-            assert _system.n_threads() == 1
+            assert system.n_threads() == 1
         assert set(blas()) == {2}
-        with _system.single_blas_thread():
-            with _system.one_thread():
-                assert _system.n_threads() == 1
+        with system.single_blas_thread():
+            with system.one_thread():
+                assert system.n_threads() == 1
             assert set(blas()) == {1}
         assert set(blas()) == {2}
 
     def test_work_stays_in_this_thread(self):
         seen = []
-        with _system.one_thread():
-            _system.run_blocks(lambda a, b: seen.append((a, b, threading.get_ident())), 100)
+        with system.one_thread():
+            system.run_blocks(lambda a, b: seen.append((a, b, threading.get_ident())), 100)
         assert seen == [(0, 100, threading.get_ident())]
 
 
 class TestSingleBlasThread:
     def test_holds_and_restores(self):
-        with _system.single_blas_thread():
+        with system.single_blas_thread():
             assert set(blas()) == {1}
-            assert _system.n_threads() == 3  # our own threads are another matter
+            assert system.n_threads() == 3  # our own threads are another matter
         assert set(blas()) == {2}
 
     def test_nested(self):
-        with _system.single_blas_thread():
-            with _system.single_blas_thread():
+        with system.single_blas_thread():
+            with system.single_blas_thread():
                 assert set(blas()) == {1}
             assert set(blas()) == {1}
         assert set(blas()) == {2}
 
     def test_restores_after_an_exception(self):
-        with pytest.raises(KeyError), _system.single_blas_thread():
+        with pytest.raises(KeyError), system.single_blas_thread():
             raise KeyError
         assert set(blas()) == {2}
-        with _system.single_blas_thread():
-            with pytest.raises(KeyError), _system.single_blas_thread():
+        with system.single_blas_thread():
+            with pytest.raises(KeyError), system.single_blas_thread():
                 raise KeyError
             assert set(blas()) == {1}
         assert set(blas()) == {2}
@@ -151,12 +151,12 @@ class TestSingleBlasThread:
     @pytest.mark.parametrize("fails", [False, True])
     def test_two_threads_that_overlap(self, fails):
         # the last to leave puts the limit back, whichever thread it is
-        assert overlapping(_system.single_blas_thread, fails) == [({1}, 3), ({2}, 3)]
+        assert overlapping(system.single_blas_thread, fails) == [({1}, 3), ({2}, 3)]
 
     def test_many_threads(self):
         def enter_and_leave():
             for _ in range(20):
-                with _system.single_blas_thread():
+                with system.single_blas_thread():
                     if set(blas()) != {1}:
                         wrong.append(blas())
 
@@ -171,7 +171,7 @@ class TestSingleBlasThread:
 
     @pytest.mark.parametrize(("size", "expected"), [(1, 1), (512, 1), (513, 2)])
     def test_only_for_small_matrices(self, size, expected):
-        with _system.blas_threads_for(size):
+        with system.blas_threads_for(size):
             assert set(blas()) == {expected}
 
 
@@ -181,7 +181,7 @@ class TestRunBlocks:
         parts = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("OMP_NUM_THREADS", str(threads))
-            _system.run_blocks(lambda start, stop: parts.append((start, stop)), total, smallest)
+            system.run_blocks(lambda start, stop: parts.append((start, stop)), total, smallest)
         parts.sort()
         assert parts[0][0] == 0
         assert parts[-1][1] == total
@@ -193,7 +193,7 @@ class TestRunBlocks:
 
     def test_uses_several_threads(self):
         meeting = threading.Barrier(3, timeout=10)
-        _system.run_blocks(lambda start, stop: meeting.wait(), 3)
+        system.run_blocks(lambda start, stop: meeting.wait(), 3)
 
     @pytest.mark.parametrize("total", [1, 90])
     def test_exceptions_come_through(self, total):
@@ -202,7 +202,7 @@ class TestRunBlocks:
                 raise ZeroDivisionError(f"at {start}")
 
         with pytest.raises(ZeroDivisionError, match="at"):
-            _system.run_blocks(work, total)
+            system.run_blocks(work, total)
 
     def test_no_thread_is_left_running_after_an_exception(self):
         done = []
@@ -214,7 +214,7 @@ class TestRunBlocks:
 
         before = threading.active_count()
         with pytest.raises(ZeroDivisionError):
-            _system.run_blocks(work, 90)
+            system.run_blocks(work, 90)
         assert sorted(done) == [30, 60]
         assert threading.active_count() == before
 
@@ -233,36 +233,36 @@ class TestMemory:
         ],
     )
     def test_format(self, size, shown):
-        assert _system.format_bytes(size) == shown
+        assert system.format_bytes(size) == shown
 
     def test_available(self):
-        assert _system.available_memory() > 1_000_000
+        assert system.available_memory() > 1_000_000
 
     def test_available_without_proc(self, monkeypatch):
         def missing(*args, **options):
             raise FileNotFoundError
 
         with monkeypatch.context() as patch:
-            patch.setattr(_system, "_container_memory", lambda: None, raising=False)
+            patch.setattr(system, "_container_memory", lambda: None, raising=False)
             patch.setattr("builtins.open", missing)
-            total = _system.available_memory()
+            total = system.available_memory()
             patch.delattr("os.sysconf")
-            unknown = _system.available_memory()
+            unknown = system.available_memory()
         assert total > 1_000_000
         assert unknown is None
 
     def test_enough(self, monkeypatch):
-        monkeypatch.setattr(_system, "available_memory", lambda: 1000)
-        _system.require_memory(1000, "This", "Do that.")
+        monkeypatch.setattr(system, "available_memory", lambda: 1000)
+        system.require_memory(1000, "This", "Do that.")
 
     def test_too_little(self, monkeypatch):
-        monkeypatch.setattr(_system, "available_memory", lambda: 2_000_000)
+        monkeypatch.setattr(system, "available_memory", lambda: 2_000_000)
         with pytest.raises(ValueError, match="memory") as caught:
-            _system.require_memory(3_000_000_000, "A matrix of that size", "Take fewer rows.")
+            system.require_memory(3_000_000_000, "A matrix of that size", "Take fewer rows.")
         assert str(caught.value) == (
             "A matrix of that size needs 3.0 GB of memory and 2.0 MB is available. Take fewer rows."
         )
 
     def test_unknown(self, monkeypatch):
-        monkeypatch.setattr(_system, "available_memory", lambda: None)
-        _system.require_memory(10**18, "This", "Do that.")
+        monkeypatch.setattr(system, "available_memory", lambda: None)
+        system.require_memory(10**18, "This", "Do that.")

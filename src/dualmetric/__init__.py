@@ -9,27 +9,29 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .estimators import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, MetricCV, Whitening
     from .evaluation import knn_accuracy, mean_average_precision
-    from .learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, DuRPCV, Euclidean, Whitening
+    from .io import open_parquet
     from .metric import Metric
-    from .rowfiles import open_parquet
-    from .triplets import Triplets
+    from .supervision import Comparisons, Labels, Triplets
 
 _HOME = {
-    "DuOri": "learners",
-    "DuRP": "learners",
-    "DuRPCV": "learners",
-    "Euclidean": "learners",
-    "LMNN": "learners",
+    "Comparisons": "supervision",
+    "DuOri": "estimators",
+    "DuRP": "estimators",
+    "Euclidean": "estimators",
+    "LMNN": "estimators",
+    "Labels": "supervision",
     "Metric": "metric",
-    "OASIS": "learners",
-    "SPCA": "learners",
-    "SRP": "learners",
-    "Triplets": "triplets",
-    "Whitening": "learners",
+    "MetricCV": "estimators",
+    "OASIS": "estimators",
+    "SPCA": "estimators",
+    "SRP": "estimators",
+    "Triplets": "supervision",
+    "Whitening": "estimators",
     "knn_accuracy": "evaluation",
     "mean_average_precision": "evaluation",
-    "open_parquet": "rowfiles",
+    "open_parquet": "io",
 }
 
 __all__ = [
@@ -37,11 +39,13 @@ __all__ = [
     "OASIS",
     "SPCA",
     "SRP",
+    "Comparisons",
     "DuOri",
     "DuRP",
-    "DuRPCV",
     "Euclidean",
+    "Labels",
     "Metric",
+    "MetricCV",
     "Triplets",
     "Whitening",
     "__version__",

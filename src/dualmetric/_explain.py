@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from math import floor, log10
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,35 +46,57 @@ class Explanation(NamedTuple):
         )
 
 
-def split(
-    factor: Array | None, centre: Array | None, kind: str, a: Array, b: Array
-) -> tuple[float, Array]:
+def split(metric: Any, a: Array, b: Array) -> tuple[float, Array]:
     """Return the distance between two rows, and what each feature and the centre add to it.
 
     See `Metric.explain` for the equations. The parts of the features come first, that of the
     centre last.
     """
-    shift = np.zeros(len(a) if factor is None else factor.shape[1])
+    linear = metric.linear_part()
+    factor = linear.factor
     parts = np.zeros(len(a) + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        if kind == "cosine":
-            middle = shift if centre is None else centre.astype(np.float64)
-            alpha, beta = (_length(_project(factor, x) - middle) or np.inf for x in (a, b))
-            a, b = a / alpha, b / beta
-            shift = middle / beta - middle / alpha
+        (a, moved_a), (b, moved_b) = _scaled(metric, a), _scaled(metric, b)
+        shift = np.zeros(linear.rank) + (moved_a - moved_b)
         delta = a - b
-        z = _project(factor, delta) + shift
+        z = _image(linear, delta) + shift
         distance = _length(z)
         if distance == 0 or not np.isfinite(distance):
             return distance, parts
         direction = z / distance
     parts[-1] = shift @ direction
-    if factor is None:
-        parts[:-1] = delta * direction
+    if factor is None or linear.outside:  # M^½ is symmetric
+        parts[:-1] = delta * _image(linear, direction)
     else:
         for index, rows in _blocks(factor, delta):
             parts[index] = delta[index] * (rows @ direction)
     return distance, parts
+
+
+def _scaled(metric: Any, x: Array) -> tuple[Array, Array]:
+    """A row, after tf-idf, divided by all lengths that it is scaled by; and what centres add.
+
+    The vector of the row is the image of the former under L plus the latter.
+    """
+    image, added = x, np.zeros(1)
+    for step in (metric,) if metric.before is None else (metric.before, metric):
+        image = _image(step, image)
+        added = _image(step, added) if added.any() else added
+        if step.centre is not None:
+            centre = step.centre.astype(np.float64)
+            image, added = image - centre, added - centre
+        if step.kind == "cosine":
+            length = _length(image) or np.inf
+            x, image, added = x / length, image / length, added / length
+    return x, added
+
+
+def _image(metric: Any, x: Array) -> Array:
+    """Lᵀx, or M^½x for a metric with ``outside``, in float64."""
+    if metric.outside:
+        image: Array = metric._apply_outside(x[None, :])[0]
+        return image
+    return _project(metric.factor, x)
 
 
 def summarise(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays.namespace import precision
 from ._types import Array
 from .lift import Lift
 
@@ -91,6 +92,24 @@ def as_width(n_features: Any, factor: Array | None, lift: Lift | None) -> int:
     return int(n_features)
 
 
+def width_before(before: Any, n_features: Any, factor: Array | None, idf: Any, lift: Any) -> int:
+    """Width of the rows that ``before`` takes, where it fits what comes after it."""
+    if idf is not None or lift is not None or before.before is not None:
+        raise ValueError("tf-idf, a lift and further steps belong to before itself")
+    if factor is not None and (
+        factor.ndim != 2 or factor.shape[0] != before.rank or factor.shape[1] == 0
+    ):
+        raise ValueError(
+            f"the factor of a metric after one of rank {before.rank} must have shape "
+            f"({before.rank}, rank), rank at least 1; got {factor.shape}"
+        )
+    if n_features is not None and n_features != before.n_features:
+        raise ValueError(
+            f"n_features is {n_features}, and before is over {before.n_features} features"
+        )
+    return int(before.n_features)
+
+
 def check_factor(factor: Array | None, n_features: int, lift: Lift | None) -> None:
     """Refuse a factor that does not take what comes before it: rows, or kernel values."""
     if factor is None:
@@ -115,8 +134,26 @@ def refuse_lift(lift: Lift | None, so: str) -> None:
         raise ValueError(f"this metric is lifted, and not linear in the features: {so}")
 
 
-def too_large(dtype: np.dtype[Any]) -> ValueError:
+def as_outside(outside: Any, factor: Array | None, lift: Lift | None) -> float:
+    """Weight of the plain distance outside the factor: a finite number of at least 0."""
+    fits = isinstance(outside, int | float | np.floating) and 0 <= outside <= sys.float_info.max
+    if isinstance(outside, bool) or not fits:
+        raise ValueError(f"outside must be a finite number of at least 0; got {brief(outside)}")
+    if outside and (lift is not None or factor is None):
+        raise ValueError("outside goes with a factor, and without a lift: leave it out")
+    if outside and factor is not None:
+        gram = factor.T.astype(np.float64) @ factor
+        sizes = np.sqrt(np.diag(gram))
+        if not (sizes > 0).all() or (
+            np.abs(gram / np.outer(sizes, sizes) - np.eye(len(gram))).max() > 1e-3
+        ):
+            raise ValueError("outside needs a factor whose columns are orthogonal, and none zero")
+    return float(outside)
+
+
+def too_large(X: Any) -> ValueError:
     """Error for rows whose results are out of the range of floats."""
+    dtype = precision(X)
     return ValueError(
         f"the numbers in X are too large for this metric in {dtype}: check their unit"
         + (", or pass float64" if dtype == np.float32 else "")

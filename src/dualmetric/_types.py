@@ -1,4 +1,4 @@
-"""Names for the kinds of array that functions take and give."""
+"""Names for the kinds of array that functions take and return."""
 
 from typing import Any, TypeAlias
 
@@ -6,6 +6,6 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-# Data with one example a row: a dense array, or a CSR matrix with sorted indices. SciPy's sparse
-# types carry no annotations, so the checker cannot tell them from anything else.
-Rows: TypeAlias = Any
+# One example per row: a dense array of any library, or a CSR matrix with sorted indices. The type
+# checker knows neither SciPy's sparse types nor the array API.
+Matrix: TypeAlias = Any

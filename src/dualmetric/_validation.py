@@ -1,11 +1,23 @@
 """Checks of input that scikit-learn's own validation leaves out."""
 
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
 
-from ._namespace import to_numpy
+from ._arrays.namespace import to_numpy
 from ._types import Array
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the caller's own code: the first frame outside this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def refuse_mask(array: Any, name: str) -> None:
@@ -28,7 +40,7 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
             f"{name} {given}: give one label for each row (the name of a column will do only where "
             "X is a Dask DataFrame)"
         )
-    labels = column_or_1d(to_numpy(y), warn=True, input_name=name)
+    labels = column_or_1d(to_numpy(y), warn=True)
     if len(labels) != n_rows:
         raise ValueError(
             f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"

@@ -1,4 +1,4 @@
-r"""Losses ℓ(z) of a triplet's margin z = ⟨M, A_t⟩, with what the dual problem needs of them.
+r"""Losses ℓ(z) of a comparison's margin z, with what the dual problem needs of them.
 
 The dual of the paper's problem (1) is, with β = −α,
 
@@ -27,6 +27,10 @@ losses apart, here and in the compiled loop. Their step is
           {\text{smoothing} + c},\; 0,\; \text{upper}\Big),
 
 and that of the logistic loss is the root of log((1 − b)/b) = z + (b − β)c.
+
+A comparison with target b_t and weight w_t has the loss w_t·ℓ(⟨M, A_t⟩ + 1 − b_t): the hinge
+vanishes where ⟨M, A_t⟩ reaches the target. Its conjugate is w_t·ℓ_*(−β_t/w_t) − β_t(b_t − 1), and
+its step is w_t times that of ℓ for β_t/w_t and the curvature w_t·c.
 """
 
 from dataclasses import dataclass
@@ -39,24 +43,13 @@ from ._types import Array
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss as the solver sees it.
+    """A loss as the solver sees it."""
 
-    Attributes
-    ----------
-    name : str
-        What users call it.
-    smoothing : float
-        Curvature of the conjugate; the loss is 1/smoothing-smooth, and not smooth where it is 0.
-    upper : float
-        Largest value a dual variable can take.
-    logistic : bool
-        Whether the conjugate is the entropy rather than a quadratic.
-    """
-
-    name: str
+    name: str  # what users call it
+    # curvature of the conjugate; the loss is 1/smoothing-smooth, and not smooth where it is 0
     smoothing: float
-    upper: float
-    logistic: bool = False
+    upper: float  # largest value a dual variable can take
+    logistic: bool = False  # whether the conjugate is the entropy rather than a quadratic
 
     def value(self, z: Array) -> Array:
         """ℓ(z), computed in float64."""
@@ -85,8 +78,8 @@ class Loss:
         if self.logistic:
             return self._logistic_step(beta, margin, curvature)
         bend = self.smoothing + curvature
-        if bend == 0.0:
-            return self.upper
+        if bend == 0.0:  # linear: A_t = 0 under the hinge
+            return self.upper if margin < 1.0 else 0.0
         step = beta + (1.0 - margin - self.smoothing * beta) / bend
         return min(max(step, 0.0), self.upper)
 

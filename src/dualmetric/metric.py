@@ -10,16 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from . import _device_metric, _explain, _metric_file, products, sources, weighting
+from . import _explain, tfidf
 from . import _metric_checks as checks
-from ._dask import lazy
-from ._dask.rows import is_dask
+from ._arrays import ops, ranking
+from ._arrays.namespace import (
+    check_same_device,
+    full_precision,
+    is_finite,
+    like,
+    precision,
+    require_memory_beside,
+    to_numpy,
+)
+from ._arrays.system import require_memory
 from ._explain import Explanation
-from ._namespace import check_device_rows, check_same_device, is_device_array, to_numpy
-from ._system import require_memory
-from ._types import Array, Rows
+from ._rows import open_rows
+from ._types import Array, Matrix
 from ._validation import refuse_mask
 from ._version import __version__
+from .io import metric_file
 from .lift import Lift
 
 DISTANCES = ("euclidean", "cosine")
@@ -36,9 +45,16 @@ class Metric:
     cosine does. A row with Lᵀx = c has no direction; it stays zero, at distance one from all that
     have.
 
-    With ``idf``, rows are counts, and x above is what `weighting.tfidf` makes of them. With
-    ``lift``, x above is the kernel values of a row with landmarks, and the distance is not linear
-    in the features.
+    With ``idf``, rows are counts, and x above is what `tfidf.weigh` makes of them. With ``lift``,
+    x above is the kernel values of a row with landmarks, and the distance is not linear in the
+    features.
+
+    With ``outside``, the plain distance counts outside the columns of L: M = LLᵀ + ω²(I − UUᵀ),
+    where U has the same columns at length one. It is how a metric over many features keeps what
+    the plain distance knows and corrects it in a few directions.
+
+    With ``before``, x above is what another metric makes of a row: a whitened row of length one,
+    for example.
 
     Parameters
     ----------
@@ -58,10 +74,14 @@ class Metric:
         How transformed rows are compared. Kept as the attribute ``kind``, since ``distance`` is
         the method.
     idf : array-like of shape (n_features,), optional
-        Weights of the features in tf-idf, as `weighting.fit_idf` gives them; None leaves rows as
+        Weights of the features in tf-idf, as `tfidf.fit_idf` gives them; None leaves rows as
         they are.
     lift : dualmetric.lift.Lift, optional
         Landmarks and the width of the kernel; for dense rows, and so not together with ``idf``.
+    outside : float, default=0.0
+        ω. Above 0, the columns of ``factor`` must be orthogonal, and there is no lift.
+    before : Metric, optional
+        Applied to rows first; tf-idf and lift then belong to it.
 
     Examples
     --------
@@ -83,6 +103,8 @@ class Metric:
     kind: str = "euclidean"
     idf: Array | None = None
     lift: Lift | None = None
+    outside: float = 0.0
+    before: "Metric | None" = None
 
     def __init__(
         self,
@@ -94,15 +116,22 @@ class Metric:
         distance: str = "euclidean",
         idf: Any = None,
         lift: Any = None,
+        outside: float = 0.0,
+        before: "Metric | None" = None,
     ) -> None:
         factor = None if factor is None else checks.as_floats(factor, "factor")
         lift = None if lift is None else checks.as_lift(lift)
+        if before is not None:
+            n_features = checks.width_before(before, n_features, factor, idf, lift)
         n_features = checks.as_width(n_features, factor, lift)
-        checks.check_factor(factor, n_features, lift)
+        if before is None:
+            checks.check_factor(factor, n_features, lift)
         _explain.check_number_of_names(feature_names, n_features)
         if distance not in DISTANCES:
             raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {brief(distance)}")
-        rank = n_features if factor is None else factor.shape[1]
+        outside = checks.as_outside(outside, factor, lift)
+        given = n_features if before is None else before.rank
+        rank = given if factor is None or outside else factor.shape[1]
         centre = None if centre is None else checks.as_centre(centre, rank, distance)
         idf = None if idf is None else checks.as_idf(idf, n_features, lift)
         names = None if feature_names is None else tuple(map(str, feature_names))
@@ -110,112 +139,181 @@ class Metric:
         # past the guard of a frozen class
         self.__dict__.update(factor=factor, n_features=n_features, feature_names=names, info=info)
         self.__dict__.update(centre=centre, kind=distance, idf=idf, lift=lift)
+        self.__dict__.update(outside=outside, before=before)
 
     def __repr__(self) -> str:
         name = "Metric" if self.kind == "euclidean" else "Cosine metric"
         first = "" if self.idf is None else ", weighted by tf-idf"
         if self.lift is not None:
             first = f", lifted by {len(self.lift.landmarks):,} landmarks"
+        if self.outside and self.factor is not None:
+            first += f", corrected in {self.factor.shape[1]:,} directions"
         return f"<{name} of rank {self.rank} over {self.n_features:,} features{first}>"
 
     @property
     def rank(self) -> int:
         """Number of directions the distance looks at."""
-        return self.n_features if self.factor is None else self.factor.shape[1]
+        if self.factor is not None and not self.outside:
+            return self.factor.shape[1]
+        return self.n_features if self.before is None else self.before.rank
 
-    def transform(self, X: Any) -> Rows:
+    @property
+    def first(self) -> "Metric":
+        """The step that rows meet first: ``before``, or the metric itself."""
+        return self if self.before is None else self.before
+
+    def transform(self, X: Any) -> Matrix:
         """Map rows to where the Euclidean distance is this metric.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Rows in the original features: counts, where the metric has ``idf``; dense, where it has
-            a lift. A memory map, or an object with ``shape``, ``dtype`` and row slicing (HDF5,
-            Zarr, `open_parquet`), is read in blocks. An array on a device (PyTorch, CuPy) stays
-            there. So does a Dask array, or a Dask DataFrame, of which the columns with the names of
-            the features are taken, or the one of vectors.
+            a lift. Of a data frame (pandas, Polars, PyArrow, Dask), the columns with the names of
+            the features are taken, in any order. A memory map, or an object with ``shape``,
+            ``dtype`` and row slicing (HDF5, Zarr, `open_parquet`), is read in blocks. An array on a
+            device (PyTorch, CuPy) stays there.
 
         Returns
         -------
         array of shape (n_samples, rank)
             XL, or k(X)L with a lift, in the precision of X; for the cosine, centred and scaled to
             rows of length one. Where the factor is the identity, X itself or a weighted or scaled
-            copy: sparse if X is. Of a Dask X, a Dask array with the same chunks of rows, of which
-            nothing is computed.
+            copy: sparse if X is. With ``outside``, dense rows of n_features numbers; `distance` and
+            `pairwise` need no such rows. Of a Dask X, a Dask array with the same chunks of rows, of
+            which nothing is computed.
         """
-        if is_dask(X):
-            return lazy.transform(X, self)
-        if not sources.is_source(X):
-            return self.apply(self._check_rows(X))
-        result = None
-        for start, block in sources.blocks(X):
-            rows = self.apply(self._check_rows(block))
-            if result is None:
-                require_memory(
-                    X.shape[0] * self.rank * rows.dtype.itemsize,
-                    f"the transformed {X.shape[0]:,} rows of {self.rank:,} numbers",
-                    "Transform parts of X, write them with the command line (dualmetric "
-                    "transform), or pass a Dask array, which stays lazy.",
-                )
-                result = np.empty((X.shape[0], self.rank), dtype=rows.dtype)
-            result[start : start + len(rows)] = rows
-        if result is None:
-            raise ValueError("X has no rows")
-        return result
+        rows, _ = open_rows(X, names=self.feature_names, width=self.n_features)
+        rows.check_width(self.n_features, "this metric")
+        return rows.map(self.apply, self.rank)
 
-    def apply(self, X: Rows) -> Rows:
+    def apply(self, X: Matrix) -> Matrix:
         """Do what `transform` does to rows that have been checked: finite floats of this width."""
-        if is_device_array(X):
-            return _device_metric.apply(self, X)
         rows = self._factor_inputs(X)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.factor is not None:
-                factor = self.factor.astype(X.dtype, copy=False)
-                step = products.dot if self.lift is None else self.lift.apply
-                rows = step(rows, factor)
-            if self.centre is not None:
-                if products.is_sparse(rows):
-                    raise ValueError(
-                        "this metric subtracts a centre, which would fill a sparse X with numbers: "
-                        "pass X.toarray(), or use a metric with centre=None"
-                    )
-                centre = self.centre.astype(X.dtype, copy=False)
-                rows = np.subtract(rows, centre, out=None if rows is X else rows)
-            computed = self.factor is not None or self.centre is not None
-            if computed and not np.isfinite(rows).all():
-                raise checks.too_large(X.dtype)
-        if self.kind == "euclidean":
-            return rows
-        return products.unit_rows(rows, in_place=rows is not X)
+        if self.factor is not None:
+            copies = 1 if self.kind == "euclidean" else 3
+            require_memory_beside(
+                X,
+                copies * X.shape[0] * self.rank * precision(X).itemsize,
+                f"{X.shape[0]:,} transformed rows of {self.rank:,} numbers",
+                "Transform fewer rows at a time.",
+            )
+        with np.errstate(over="ignore", invalid="ignore"), full_precision(X):
+            if self.lift is not None:
+                rows = self.lift.apply(rows, self.factor)
+            elif self.outside:
+                rows = self._apply_outside(rows)
+            elif self.factor is not None:
+                rows = ops.dot(rows, like(self.factor, rows))
+            rows = ops.minus_centre(rows, self.centre)
+            if rows is not X and not is_finite(ops.stored_values(rows)):
+                raise checks.too_large(rows)
+        return rows if self.kind == "euclidean" else ops.unit_rows(rows)
 
-    def _factor_inputs(self, X: Rows) -> Rows:
+    def _factor_inputs(self, X: Matrix) -> Matrix:
         """Rows as the lift or L takes them: a new array or X itself, which is left as it is."""
-        if self.lift is not None and products.is_sparse(X):
-            raise ValueError("this metric is lifted, which takes dense rows: pass X.toarray()")
-        return X if self.idf is None else weighting.weigh(X, self.idf)
+        if self.lift is not None:
+            ops.require_dense(X, "this metric is lifted, which takes dense rows: pass X.toarray()")
+        return self.weighted(X) if self.before is None else self.before.apply(X)
+
+    def low_rank_form(self) -> tuple[float, Array | None, Array]:
+        """ω, L and g of M = ω²I + L·diag(g)·Lᵀ, for a metric without a lift."""
+        if self.factor is None:
+            return 1.0, None, np.ones(0)
+        if not self.outside:
+            return 0.0, self.factor, np.ones(self.factor.shape[1])
+        squares = ops.column_dots(self.factor, self.factor)
+        return self.outside, self.factor, 1.0 - self.outside**2 / squares
+
+    def _apply_outside(self, rows: Matrix) -> Matrix:
+        """M^½x = ωx + U(s − ω)Uᵀx, with L = U·diag(s)."""
+        require_memory(
+            3 * rows.shape[0] * self.rank * rows.dtype.itemsize,
+            f"{rows.shape[0]:,} transformed rows of {self.rank:,} numbers",
+            "Transform fewer rows at a time, or use distance or pairwise, which need no such rows.",
+        )
+        factor = like(self.factor, rows)
+        squares = ops.column_dots(factor, factor)
+        turned = ops.dot(rows, factor) * like((np.sqrt(squares) - self.outside) / squares, factor)
+        return turned @ factor.T + self.outside * ops.to_dense(rows)
+
+    def steps(self) -> list["Metric"]:
+        """What happens to a row, one metric after the other, each with a factor written out."""
+        first = [] if self.before is None else self.before.steps()
+        if not self.outside or self.factor is None:
+            return [*first, self]
+        size = self.factor.shape[0]
+        require_memory(
+            3 * size * size * self.factor.dtype.itemsize,
+            f"the {size:,} × {size:,} matrix of this metric, which keeps the plain distance,",
+            "Learn it without a prior, on fewer features, or use metric.transform(X).",
+        )
+        written = self._apply_outside(np.eye(size, dtype=self.factor.dtype))
+        return [*first, self.replaced(factor=written, outside=0.0)]
 
     def distance(self, A: Any, B: Any) -> Array:
         """Distance between each row of A and the same row of B; lazy where one is a Dask array."""
         check_same_device(A, B)
-        a, b = self.transform(A), self.transform(B)
-        if is_dask(a) or is_dask(b):
-            return lazy.row_distances(a, b)
-        if a.shape != b.shape:
+        (a, image_a), (b, image_b) = self._two_parts(A), self._two_parts(B)
+        known = [part.shape[0] for part in (a, b) if part.shape[0] == part.shape[0]]
+        if len(set(known)) == 2:  # the number of rows of a Dask array may be unknown, which is NaN
             raise ValueError(
                 f"A has {a.shape[0]} rows and B has {b.shape[0]}: distance compares them row by "
                 "row; pairwise gives the distances of every row to every other"
             )
-        return products.row_lengths(a - b)
+        apart = a - b
+        if hasattr(apart, "map_blocks"):
+            return apart.map_blocks(ops.row_lengths, drop_axis=1, meta=np.empty(0, apart.dtype))
+        lengths = ops.row_lengths(apart)
+        if image_a is None:
+            return lengths
+        return self._corrected(lengths, np.square(image_a - image_b) @ self.low_rank_form()[2])
 
     def pairwise(self, A: Any, B: Any = None) -> Array:
         """Distances between all rows of A and all rows of B, or among the rows of A."""
-        from sklearn.metrics import euclidean_distances
-
         check_same_device(A, A if B is None else B)
-        if is_device_array(A):
-            return _device_metric.pairwise(self, A, B)
-        a = self.transform(A)
-        return euclidean_distances(a, None if B is None else self.transform(B))
+        a, image_a = self._two_parts(A)
+        b, image_b = (None, image_a) if B is None else self._two_parts(B)
+        lengths = ranking.pairwise(a, b)
+        if image_a is None:
+            return lengths
+        gains = self.low_rank_form()[2]
+        own, other = (np.square(image) @ gains for image in (image_a, image_b))
+        more = own[:, None] + other[None, :] - 2.0 * ((image_a * gains) @ image_b.T)
+        if B is None:
+            np.fill_diagonal(more, 0.0)
+        return self._corrected(lengths, more)
+
+    def margins(self, X: Any, index: Array) -> Array:
+        """d²(c, d) − d²(a, b) for each comparison (a, b, c, d) of rows of X."""
+        rows, image = self._two_parts(X)
+        found = ops.margins(ops.canonical(rows), index).astype(np.float64)
+        if image is None:
+            return found
+        gains = np.diag(self.low_rank_form()[2])
+        return self.outside**2 * found + ops.margins(image, index, gains)
+
+    def _two_parts(self, X: Any) -> tuple[Matrix, Any]:
+        """Rows whose Euclidean distance is this metric, and None; with ``outside``, rows x and Lᵀx.
+
+        Then d² = ω²‖a − b‖² + Σ g_k(Lᵀ(a − b))_k², and no row of all features need be dense. For
+        the cosine, both are divided by the length √(xᵀMx).
+        """
+        if not self.outside or self.centre is not None:
+            return self.transform(X), None
+        rows, _ = open_rows(X, names=self.feature_names, width=self.n_features)
+        rows.check_width(self.n_features, "this metric")
+        plain = self._factor_inputs(to_numpy(rows.take()))
+        image = ops.dot(plain, like(self.factor, plain)).astype(np.float64)
+        if self.kind == "euclidean":
+            return plain, image
+        squares = (self.outside * ops.row_lengths(plain).astype(np.float64)) ** 2
+        lengths = np.sqrt(np.maximum(squares + np.square(image) @ self.low_rank_form()[2], 0.0))
+        return ops.divided_rows(plain, like(lengths, plain)), ops.divided_rows(image, lengths)
+
+    def _corrected(self, lengths: Array, more: Array) -> Array:
+        squares = (self.outside * lengths.astype(np.float64)) ** 2 + more
+        return np.sqrt(np.maximum(squares, 0.0)).astype(lengths.dtype)
 
     def matrix(self) -> Array:
         """M = LLᵀ, written out (n_features × n_features).
@@ -223,15 +321,28 @@ class Metric:
         It applies after rows are weighted by tf-idf, and before they are scaled to length one for
         the cosine, where the metric does so. A lifted metric has none.
         """
-        checks.refuse_lift(self.lift, "it has no matrix over them; use transform or pairwise")
+        checks.refuse_lift(self.first.lift, "it has no matrix over them; use transform or pairwise")
         d = self.n_features
-        dtype = np.dtype(np.float64) if self.factor is None else self.factor.dtype
+        linear = self.linear_part()
+        dtype = np.dtype(np.float64) if linear.factor is None else linear.factor.dtype
         require_memory(
             d * d * dtype.itemsize,
             f"the explicit {d:,} × {d:,} matrix",
             "Use the factor (metric.factor): M = L Lᵀ, and transform applies it.",
         )
-        return np.eye(d) if self.factor is None else self.factor @ self.factor.T
+        omega, factor, gains = linear.low_rank_form()
+        plain = omega**2 * np.eye(d, dtype=dtype)
+        return plain if factor is None else plain + (factor * gains.astype(dtype)) @ factor.T
+
+    def linear_part(self) -> "Metric":
+        """What the metric does to rows besides tf-idf, centring and scaling, as one factor."""
+        before = self.before
+        if before is None or before.factor is None:
+            return Metric(self.factor, self.n_features, outside=self.outside)
+        if self.factor is None:
+            return Metric(before.factor, outside=before.outside)
+        first, second = (step.factor for step in self.steps() if step.factor is not None)
+        return Metric(first @ second)
 
     def explain(
         self, a: Any, b: Any, feature_names: Sequence[str] | None = None, top: int = 10
@@ -264,13 +375,15 @@ class Metric:
         Explanation
             The distance, its largest parts and the sum of the rest.
         """
-        checks.refuse_lift(self.lift, "distances do not split into them; explain one without lift")
+        checks.refuse_lift(
+            self.first.lift, "distances do not split into them; explain one without lift"
+        )
         name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
         _explain.check_top(top)
         row_a, row_b = self._explained_row(a, "a"), self._explained_row(b, "b")
-        distance, parts = _explain.split(self.factor, self.centre, self.kind, row_a, row_b)
+        distance, parts = _explain.split(self, row_a, row_b)
         if not np.isfinite(distance):
-            raise checks.too_large(np.dtype(np.float64))
+            raise checks.too_large(row_a)
         return _explain.summarise(distance, parts, name_of, top)
 
     def top_features(
@@ -293,19 +406,21 @@ class Metric:
             Names and weights, the largest absolute weight first. Features whose weights differ in
             sign pull rows to opposite ends; which end is positive has no meaning.
         """
-        checks.refuse_lift(self.lift, "it has no weights for them; use one without lift")
+        checks.refuse_lift(self.first.lift, "it has no weights for them; use one without lift")
         name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
         _explain.check_top(top)
-        if self.factor is None:
+        factor = self.linear_part().factor
+        if factor is None:
             raise ValueError(
                 "the identity has no directions of its own: every feature counts alike"
             )
-        if not isinstance(component, Integral) or not 0 <= component < self.rank:
+        n_directions = factor.shape[1]
+        if not isinstance(component, Integral) or not 0 <= component < n_directions:
             raise ValueError(
-                f"there is no component {component!r}: this metric has {self.rank}, numbered from "
-                f"0 to {self.rank - 1}"
+                f"there is no component {component!r}: this metric has {n_directions}, numbered "
+                f"from 0 to {n_directions - 1}"
             )
-        weights = self.factor[:, component]
+        weights = factor[:, component]
         return [(name_of(f), float(weights[f])) for f in _explain.largest_first(weights)[:top]]
 
     def truncate(self, rank: int) -> "Metric":
@@ -325,15 +440,19 @@ class Metric:
                 "the Euclidean metric weighs every direction alike and has no leading ones to "
                 "keep: reduce the data instead, for example by PCA"
             )
-        if rank >= self.rank:
+        if rank >= self.factor.shape[1]:
             return self
-        wide = self.factor.astype(np.float64)
-        gram = wide.T @ wide
+        if self.outside:  # the directions that differ least from the plain distance go
+            lengths = np.sqrt(ops.column_dots(self.factor, self.factor))
+            keep = np.sort(np.argsort(-np.abs(lengths - self.outside), kind="stable")[:rank])
+            return self.replaced(factor=np.ascontiguousarray(self.factor[:, keep]))
+        columns = self.factor.astype(np.float64)
+        gram = columns.T @ columns
         if self.lift is not None:  # columns weigh images of landmarks: their products are LᵀKL
-            gram = wide.T @ self.lift.apply(self.lift.landmarks.astype(np.float64), wide)
+            gram = columns.T @ self.lift.apply(self.lift.landmarks.astype(np.float64), columns)
         _, rotation = np.linalg.eigh(gram)
         rotation = rotation[:, ::-1][:, :rank]
-        factor = (wide @ rotation).astype(self.factor.dtype)
+        factor = (columns @ rotation).astype(self.factor.dtype)
         centre = self.centre
         if centre is not None:
             centre = (centre.astype(np.float64) @ rotation).astype(centre.dtype)
@@ -344,8 +463,10 @@ class Metric:
 
         The metric returned takes raw counts.
         """
-        if self.idf is not None:
+        if self.first.idf is not None:
             raise ValueError("this metric weighs counts by tf-idf already")
+        if self.before is not None:
+            return self.replaced(before=self.before.with_idf(idf))
         return self.replaced(idf=idf)
 
     def with_info(self, **more: Any) -> "Metric":
@@ -367,47 +488,80 @@ class Metric:
             "n_features": self.n_features,
             "feature_names": self.feature_names,
             "info": {"version": __version__, **self.info},
-            "distance": self.kind,
+            **self._described(),
         }
-        tensors = {"factor": self.factor, "centre": self.centre, "idf": self.idf}
+        tensors = self._tensors()
+        if self.before is not None:
+            header["before"] = self.before._described()
+            tensors |= {f"before.{name}": part for name, part in self.before._tensors().items()}
+        metric_file.write(path, header, tensors)
+
+    def _described(self) -> dict[str, Any]:
+        """What a file says about the steps of this metric."""
+        found: dict[str, Any] = {"distance": self.kind}
+        if self.outside:
+            found["outside"] = self.outside
         if self.lift is not None:
-            header["gamma"] = self.lift.gamma
-            tensors["landmarks"] = self.lift.landmarks
-        _metric_file.write(path, header, {k: v for k, v in tensors.items() if v is not None})
+            found["gamma"] = self.lift.gamma
+        return found
+
+    def _tensors(self) -> dict[str, Array]:
+        """Arrays of the steps of this metric."""
+        parts = {"factor": self.factor, "centre": self.centre, "idf": self.idf}
+        if self.lift is not None:
+            parts["landmarks"] = self.lift.landmarks
+        return {name: part for name, part in parts.items() if part is not None}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Metric":
         """Read a metric from a file that `save` wrote. Nothing in the file is executed."""
-        header, tensors = _metric_file.read(Path(path))
-        landmarks = tensors.pop("landmarks", None)
-        lift = None if landmarks is None else Lift(landmarks, header["gamma"])
+        header, tensors = metric_file.read(Path(path))
         try:
-            return cls(
+            before = None
+            if "before" in header:
+                inner = {
+                    name.removeprefix("before."): tensors.pop(name)
+                    for name in list(tensors)
+                    if name.startswith("before.")
+                }
+                before = cls._from_parts(header["before"], inner, n_features=header["n_features"])
+            return cls._from_parts(
+                header,
+                tensors,
                 n_features=header["n_features"],
                 feature_names=header.get("feature_names"),
                 info=header["info"],
-                distance=header.get("distance", "euclidean"),
-                lift=lift,
-                **{"factor": None, **tensors},
+                before=before,
             )
         except ValueError as error:
             raise ValueError(f"{path} is damaged: {error}") from None
 
-    def _check_rows(self, X: Any, name: str = "X") -> Rows:
-        X = (check_device_rows if is_device_array(X) else weighting.check_rows)(X, name)
-        if X.shape[1] != self.n_features:
-            raise ValueError(
-                f"{name} has {X.shape[1]} features, but this metric is over {self.n_features}"
-            )
-        return X
+    @classmethod
+    def _from_parts(
+        cls, described: dict[str, Any], tensors: dict[str, Array], **more: Any
+    ) -> "Metric":
+        landmarks = tensors.pop("landmarks", None)
+        arrays: dict[str, Any] = {"factor": None, **tensors}
+        return cls(
+            distance=described.get("distance", "euclidean"),
+            outside=described.get("outside", 0.0),
+            lift=None if landmarks is None else Lift(landmarks, described["gamma"]),
+            **arrays,
+            **more,
+        )
 
     def _explained_row(self, row: Any, name: str) -> Array:
         """One row as L takes it, written out in float64."""
         refuse_mask(row, name)
         row = to_numpy(row)
         if np.ndim(row) == 1:
-            row = (row if products.is_sparse(row) else np.asarray(row)).reshape(1, -1)
-        rows = self._check_rows(row, name)
+            row = (row if hasattr(row, "reshape") else np.asarray(row)).reshape(1, -1)
+        rows, _ = open_rows(row, names=self.feature_names, width=self.n_features, name=name)
+        rows.check_width(self.n_features, "this metric")
         if rows.shape[0] != 1:
             raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
-        return products.to_dense(self._factor_inputs(rows.astype(np.float64)))[0]
+        return ops.to_dense(self.first.weighted(rows.take().astype(np.float64)))[0]
+
+    def weighted(self, X: Matrix) -> Matrix:
+        """Rows after tf-idf, where the metric has it."""
+        return X if self.idf is None else tfidf.weigh(X, self.idf)

@@ -1,24 +1,22 @@
-"""From dual variables to the metric: M̂ = 1/(λN)·Σ β_t A_t (6) and its positive part, as a factor.
+"""From dual variables to the metric: M̂ = M₀ + 1/(λN)·Σ β_t A_t (6) and its positive part.
 
-M = LLᵀ, and L is all that is kept. Where the d × d matrix is small it is written out and
-decomposed; where it is not, its leading eigenvectors are found from products with X and the pair
-graph alone.
+Σ β_t A_t = XᵀCX with C the comparison graph, sparse and symmetric. Where the d × d matrix is small
+it is written out and decomposed; where it is not, its leading eigenvectors are found from products
+with X and C alone.
 """
 
-import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from . import matrices, products
-from ._namespace import like, precision
-from ._types import Array, Rows
-from .krylov import OVERSAMPLING, Pencil, leading_pairs
-from .triplets import Triplets
-from .whitening import ExplicitScatter, ImplicitScatter, Scatter
-
-DENSE_LIMIT = 4000
-"""Features up to which the matrix is written out: a few seconds and 128 MB of float64."""
+from ._arrays import eigen, ops
+from ._arrays.krylov import OVERSAMPLING, Pencil, Vectors, leading_pairs
+from ._arrays.namespace import like, precision, to_numpy
+from ._types import Array, Matrix
+from ._validation import warn
+from .scatter import DENSE_LIMIT, Scatter
 
 TOLERANCE = 0.02
 """Largest residual of a direction found without the matrix, relative to the largest eigenvalue.
@@ -27,158 +25,164 @@ On 20 Newsgroups ranking is the same from 0.06 downwards, and each further digit
 """
 
 DEFAULT_WIDE_RANK = 50
-"""Directions kept for wider data when the user names no number."""
+"""Directions kept where the matrix is not written out and the user names no number."""
 
 
-def recover_factor(
-    X: Rows,
-    triplets: Triplets,
-    weight: Array,
+class Directions(NamedTuple):
+    """Eigenvalues and eigenvectors of the metric."""
+
+    values: Array  # (k,): Eigenvalues w, in descending order; on the host
+    vectors: Matrix  # (d, k): Eigenvectors v of Aᵥ = wSv, with vᵀSv = 1
+    # the largest residual of a direction, relative to the largest eigenvalue; 0 where the matrix
+    # was decomposed
+    residual: float
+
+    def lengths(self, rank: int | None = None, power: float = 0.5) -> Array:
+        """√w₁·(w/w₁)^p: how long each of the leading directions is made; √w for p = ½."""
+        values = self.values[:rank]
+        largest = values[:1].astype(np.float64)
+        return np.sqrt(largest) * (values / largest) ** power
+
+    def factor(self, power: float = 0.5) -> Matrix:
+        """L, with directions as long as `lengths` says."""
+        return self.vectors * like(self.lengths(power=power), self.vectors)
+
+
+def weighted_graph(index: Array, weight: Array, X: Matrix) -> Matrix:
+    """The comparison graph C of the comparisons whose weight is not zero, where X is."""
+    used = np.flatnonzero(weight)
+    C = ops.comparison_graph(index[used], weight[used].astype(precision(X)), X.shape[0])
+    return ops.placed(C, X)
+
+
+def recover(
+    X: Matrix,
+    C: Matrix,
     rank: int | None,
     rng: np.random.Generator,
     *,
-    unit: float = 1.0,
     scatter: Scatter | None = None,
-    power: float = 0.5,
     tolerance: float = TOLERANCE,
-) -> tuple[Array, float]:
-    """Find L with LLᵀ = Π_PSD(Σ weight_t A_t), cut to the ``rank`` largest eigenvalues.
+    written_up_to: int | None = None,
+) -> Directions:
+    """Positive eigenvalues of XᵀCXv = wSv, largest first, cut to ``rank``.
 
-    With a scatter S, the eigenvalues are those of XᵀCXv = wSv, VᵀSV = I: the same in the whitened
-    space, and L applies to X as it is.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, d)
-        Rows in the space where the metric is wanted.
-    triplets : Triplets
-        Over the rows of X.
-    weight : ndarray of shape (n_triplets,)
-        β_t/(λN); triplets of weight 0 have no part in the metric.
-    rank : int or None
-        Directions to keep; None for all that are positive (50 for more than 4,000 features).
-    rng : numpy Generator
-        Start of the iteration where the matrix is not written out.
-    unit : float, default=1.0
-        The length in which the weights were found: A_t is that of X/unit, and L applies to X.
-    scatter : ExplicitScatter or ImplicitScatter, optional
-        S, as whitening has it; explicit where X has few features.
-    power : float, default=0.5
-        p: eigenvalues w enter L as w^p, the largest as √w. ½ is the paper's, 0 makes all alike.
-    tolerance : float, default=TOLERANCE
-        Largest residual of a direction where the matrix is not written out.
-
-    Returns
-    -------
-    factor : ndarray of shape (d, rank)
-        L.
-    residual : float
-        The largest residual of its directions, relative to the largest eigenvalue; 0 where the
-        matrix was decomposed.
+    C is what `weighted_graph` gives, and S the identity without a scatter. Up to ``written_up_to``
+    features the matrix is written out, and a rank of None keeps all positive directions; above,
+    it keeps 50, and ``rng`` and ``tolerance`` are the start and the end of an iteration.
     """
-    used = np.flatnonzero(weight)
-    index, scaled = triplets.index[used], (weight[used] / unit**2).astype(precision(X))
-    C = products.placed(products.pair_graph(index, scaled, X.shape[0]), X)
-    if X.shape[1] <= DENSE_LIMIT:
-        S = scatter.matrix if isinstance(scatter, ExplicitScatter) else None
-        values, vectors = positive_part(products.pair_matrix(X, C), rank, S)
-        residual = 0.0
-    else:
-        wanted = rank or DEFAULT_WIDE_RANK
-        values, vectors, residual = leading_part(X, C, wanted, rng, scatter, tolerance)
-    return vectors * like(stretches(values, power) / unit, X), residual
+    if X.shape[1] <= (DENSE_LIMIT if written_up_to is None else written_up_to):
+        return positive_part(graph_matrix(X, C), rank, None if scatter is None else scatter.matrix)
+    return leading_part(X, C, rank or DEFAULT_WIDE_RANK, rng, scatter, tolerance)
 
 
-def stretches(values: Array, power: float) -> Array:
-    """√w₁·(w/w₁)^p for eigenvalues w: how long each direction is made; √w for p = ½."""
-    largest = values[:1].astype(np.float64)
-    return np.sqrt(largest) * (values / largest) ** power
+def graph_matrix(X: Matrix, C: Matrix) -> Matrix:
+    """XᵀCX, its lower triangle written out (d × d)."""
+    return ops.quadratic(X, lambda block: ops.threaded_dot(C, block))
 
 
-def positive_part(A: Array, rank: int | None = None, S: Array | None = None) -> tuple[Array, Array]:
+def positive_part(A: Matrix, rank: int | None = None, S: Matrix | None = None) -> Directions:
     """Positive eigenvalues of a symmetric matrix, largest first, and their eigenvectors.
 
     VwVᵀ is the positive semi-definite matrix nearest to A in Frobenius norm, or the nearest of
     the given rank; with S, the pairs solve Av = wSv. Only lower triangles are read.
     """
-    values, vectors, largest = matrices.largest_eigenpairs(A, rank, S)
+    values, vectors, largest = eigen.largest_eigenpairs(A, rank, S)
     # below this an eigenvalue is rounding; the largest in magnitude may not be among those found
     size = max(np.abs(values).max(), largest)
     floor = size * np.sqrt(A.shape[0]) * np.finfo(precision(A)).eps
     keep = np.flatnonzero(values > floor)[::-1]
-    return values[keep], products.take_columns(vectors, keep)
+    return Directions(values[keep], ops.take_columns(vectors, keep), 0.0)
 
 
 def leading_part(
-    X: Rows,
-    C: Rows,
+    X: Matrix,
+    C: Matrix,
     rank: int,
     rng: np.random.Generator,
     scatter: Scatter | None = None,
     tolerance: float = TOLERANCE,
-) -> tuple[Array, Array, float]:
-    """Largest positive eigenvalues of XᵀCX and their vectors, from products with X and C alone.
+    more: Callable[[Matrix], Matrix] | None = None,
+    sign: float = 1.0,
+) -> Directions:
+    """Largest positive eigenvalues of sign·(XᵀCX + B) and their vectors, from products alone.
 
-    See `krylov.leading_pairs`, which finds them, for the residual: the last thing returned. Where
-    it is above the tolerance, a warning says so.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, d)
-        The rows.
-    C : CSR matrix of shape (n_rows, n_rows)
-        The pair graph.
-    rank : int
-        How many; fewer are returned where fewer are positive.
-    rng : numpy Generator
-        Source of the first block.
-    scatter : ExplicitScatter or ImplicitScatter, optional
-        S, for Av = θSv; the identity where it is None.
-    tolerance : float, default=TOLERANCE
-        Largest residual, relative to the largest eigenvalue.
+    ``more(v)`` is Bv for a symmetric B. Where the residual ends above the tolerance, a warning says
+    so. See `krylov.leading_pairs`, which finds the pairs.
     """
     n, d = X.shape
-    back = products.transposed(X)
-    wide = scatter if isinstance(scatter, ImplicitScatter) else None
+    back = ops.transposed(X)
+    span_dot = None if scatter is None else scatter.dot_in_span
     # two arrays hold a vector in the span of the rows
-    in_span = 2 * n < d and (scatter is None or wide is not None)
+    in_span = 2 * n < d and more is None and (scatter is None or span_dot is not None)
 
-    def rows_of(B: Array) -> Array:
-        # C·1 = 0: one row is taken from all, to keep digits where their mean is large
-        rows = products.threaded_dot(X, B)
-        rows -= rows[:1, :] + 0.0  # not a view of what changes
-        return rows
+    def rows_of(B: Matrix) -> Matrix:
+        # C·1 = 0: one row is subtracted from all, to keep digits where their mean is large
+        rows = ops.threaded_dot(X, B)
+        return rows - rows[:1, :]
 
+    def product(v: Vectors) -> Matrix:
+        image = ops.threaded_dot(back, ops.minus_mean(ops.threaded_dot(C, rows_of(v.coef))))
+        return sign * (image if more is None else image + more(v.coef))
+
+    floor = 1.0 if scatter is None else scatter.floor
     if in_span:
         pencil = Pencil(
-            gram=lambda a: rows_of(products.threaded_dot(back, products.centred(a))),
-            A=lambda v: products.threaded_dot(C, v.dual),
-            S=None if wide is None else lambda v: wide.dot_in_span(v.coef, v.dual),
-            floor=1.0 if scatter is None else scatter.floor,
+            gram=lambda a: rows_of(ops.threaded_dot(back, ops.minus_mean(a))),
+            A=lambda v: sign * ops.threaded_dot(C, v.dual),
+            S=None if span_dot is None else lambda v: span_dot(v.coef, v.dual),
+            floor=floor,
         )
     else:
         pencil = Pencil(
             gram=None,
-            A=lambda v: products.threaded_dot(
-                back, products.less_mean(products.threaded_dot(C, rows_of(v.coef)))
-            ),
+            A=product,
             S=None if scatter is None else lambda v: scatter.dot(v.coef),
-            floor=1.0 if scatter is None else scatter.floor,
-            solve=scatter.solve if isinstance(scatter, ExplicitScatter) else None,
+            floor=floor,
+            solve=None if scatter is None else scatter.solve,
         )
     width = min(rank + OVERSAMPLING, n, d)
-    start = like(rng.standard_normal((n if in_span else d, width)), X)
+    start = like(rng.standard_normal((n if in_span else d, width)), ops.column_means(X))
     if in_span:
-        start = products.less_mean(start)  # coefficients add up to zero: those of Av and Sv do
+        start = ops.minus_mean(start)  # coefficients add up to zero, as those of Av and Sv do
     if scatter is not None:
-        start = pencil.A(pencil.vectors(start))  # S⁻¹ is the dearer step: begin nearer
+        # solving with S is expensive, so start close to the solution
+        start = pencil.A(pencil.vectors(start))
     values, coef, residual = leading_pairs(pencil, rank, start, tolerance)
     if residual > tolerance:
-        warnings.warn(
-            f"the metric's {rank} directions were found to {residual:.2g} of the largest "
-            f"eigenvalue only, not to eigen_tol = {tolerance:g}: ask for fewer, with n_components",
+        warn(
+            f"the metric's {rank} directions were found only to {residual:.2g} of the largest "
+            f"eigenvalue, not to eigen_tol = {tolerance:g}: ask for fewer with n_components",
             ConvergenceWarning,
-            stacklevel=2,
         )
-    vectors = products.threaded_dot(back, coef) if in_span else coef
-    return values, products.to_dense(vectors), residual
+    vectors = ops.threaded_dot(back, coef) if in_span else coef
+    return Directions(values, ops.to_dense(vectors), residual)
+
+
+def both_ends(
+    X: Matrix,
+    C: Matrix,
+    rank: int,
+    rng: np.random.Generator,
+    tolerance: float,
+    more: Callable[[Matrix], Matrix] | None = None,
+) -> Directions:
+    """Eigenvalues of XᵀCX + B that are largest in magnitude, and orthonormal eigenvectors.
+
+    Both ends of the spectrum are found by `leading_part` and joined by one small eigenproblem over
+    their span, so that the vectors are orthonormal to rounding.
+    """
+    ends = [leading_part(X, C, rank, rng, None, tolerance, more, sign) for sign in (1.0, -1.0)]
+    found = np.hstack([to_numpy(end.vectors) for end in ends])
+    basis, _ = np.linalg.qr(found.astype(np.float64))
+    place = ops.column_means(X)  # a dense array of the precision of X, where X is
+    there = like(basis, place)
+    image = ops.tdot(X, ops.threaded_dot(C, ops.threaded_dot(X, there)))
+    if more is not None:
+        image = image + more(there)
+    small = basis.T @ to_numpy(image).astype(np.float64)
+    values, turn = np.linalg.eigh(0.5 * (small + small.T))
+    order = np.argsort(-np.abs(values))[:rank]
+    order = order[np.argsort(-values[order])]
+    vectors = like(basis @ turn[:, order], place)
+    return Directions(values[order], vectors, max(end.residual for end in ends))

@@ -1,17 +1,15 @@
-"""The command line. Each command is a file here, and imports what it needs when it runs."""
+"""The command line. Each command is one file, and imports what it needs when it runs."""
 
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from .._version import __version__
-from ._options import Verbose, is_verbose
-from ._output import printable
+from ._methods import with_estimator_options
+from ._output import note, printable
 from .demo import demo
 from .doctor import doctor
 from .evaluate import evaluate
@@ -23,7 +21,7 @@ from .neighbors import neighbors
 from .reproduce import reproduce
 from .transform import transform
 
-# what click raises for wrong arguments; recent versions of typer have a click of their own
+# what click raises for wrong arguments; recent versions of typer contain their own click
 _UsageError: Any = typer.BadParameter.__base__
 
 
@@ -31,60 +29,59 @@ class _Commands(TyperGroup):
     """Commands whose errors are one line: exit status 2, or 130 after Ctrl-C."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options before the command's name."""
-        given = bool(args)  # it takes what it reads out of the list
+        """Read the options before the name of the command."""
+        # asked first, since parsing empties the list
+        given, self.is_verbose = bool(args), "--verbose" in args
         try:
             return super().parse_args(ctx, args)
         except _UsageError as error:
-            if not given:  # not an error, but the help
+            if not given:  # not an error: the help is shown
                 raise
-            _refuse_usage(error)
+            _fail(_in_words(error))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, which also takes ``--verbose``; ``fit`` gets the estimators' flags."""
+        command: Any
+        name, command, rest = super().resolve_command(ctx, args)
+        if name == "fit":
+            complete = typer.Typer(add_completion=False)
+            complete.command(name)(with_estimator_options(fit))
+            command = typer.main.get_command(complete)
+        command.params += [option for option in self.params if option.name == "verbose"]
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command that was given; warnings are printed as notes of one line."""
         try:
-            with _warnings_as_notes():
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", UserWarning)
+                warnings.showwarning = lambda message, *place: note(str(message))
                 return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of our output has left, and is told nothing
+        except BrokenPipeError:  # whoever reads our output has stopped: no message is needed
             raise
         except _UsageError as error:
-            _refuse_usage(error)
-        except MemoryError as error:
-            _fail(ctx, f"there is not enough memory: {error or 'use less data, or a lower rank'}")
-        except (ValueError, OSError, ImportError) as error:
-            _fail(ctx, str(error))
+            _fail(_in_words(error))
+        except (MemoryError, ValueError, OSError, ImportError) as error:
+            if self.is_verbose:
+                typer.echo(traceback.format_exc(), err=True)
+            if isinstance(error, MemoryError):
+                _fail(f"not enough memory: {str(error) or 'use less data, or a lower rank'}")
+            _fail(str(error))
         except KeyboardInterrupt as stop:
             typer.echo("; ".join(["dualmetric: stopped", *map(str, stop.args)]), err=True)
             raise typer.Exit(130) from None
 
 
-def _fail(ctx: Any, message: str) -> NoReturn:
-    """End with one line, after the traceback where that was asked for."""
-    if is_verbose(ctx):
-        typer.echo(traceback.format_exc(), err=True)
-    # it may quote a file, control characters and all
+def _in_words(error: Any) -> str:
+    """What is wrong with the arguments."""
+    command = error.ctx.command_path if error.ctx else "dualmetric"
+    return f"{' '.join(error.format_message().split()).rstrip('.')}; see {command} --help"
+
+
+def _fail(message: str) -> NoReturn:
+    # the message may quote a file, including its control characters
     typer.echo("dualmetric: " + printable(" ".join(message.splitlines())), err=True)
     raise typer.Exit(2) from None
-
-
-def _refuse_usage(error: Any) -> NoReturn:
-    command = error.ctx.command_path if error.ctx else "dualmetric"
-    message = " ".join(error.format_message().split()).rstrip(".")
-    typer.echo(f"dualmetric: {message}; see {command} --help", err=True)
-    raise typer.Exit(2) from None
-
-
-@contextmanager
-def _warnings_as_notes() -> Iterator[None]:
-    """Print what our functions warn of in one line, without a place in the source."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        typer.echo(f"dualmetric: note: {message}", err=True)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield
 
 
 app = typer.Typer(
@@ -108,23 +105,15 @@ def _options(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True, help="Show the version."
     ),
-    verbose: Verbose = False,
+    verbose: bool = typer.Option(
+        False, "--verbose", expose_value=False, help="Show the traceback of an error."
+    ),
 ) -> None:
     pass
 
 
-for _command in (
-    fit,
-    evaluate,
-    neighbors,
-    explain,
-    transform,
-    export,
-    info,
-    doctor,
-    demo,
-    reproduce,
-):
+_COMMANDS = (fit, evaluate, neighbors, explain, transform, export, info, doctor, demo, reproduce)
+for _command in _COMMANDS:
     app.command()(_command)
 
 

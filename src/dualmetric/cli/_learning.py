@@ -1,65 +1,81 @@
-"""Learning with a bar that shows the duality gap, on a terminal."""
+"""The steps of ``dualmetric fit``: what is known about the rows, learning, and scoring."""
 
-from __future__ import annotations
+from pathlib import Path
+from typing import Any
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import numpy as np
 
-if TYPE_CHECKING:
-    from ..learners._base import MetricLearner
-    from ..solver import Epoch
+from .._rows import Rows
+from .._types import Array
+from ..estimators import MetricCV
+from ..estimators.dual import DualEstimator
+from ..io.rowfiles import RowFile
+from ..metric import Metric
+from ..side_by_side import compare
+from ..supervision import Comparisons, Triplets
+from ..tfidf import fit_idf
+from ._data import read_row_numbers
+from ._output import note
+from ._progress import Steps
+from ._scores import Numbers, as_numbers
+from ._split import TrainingRows, among, take_at_most
+
+# most held-out rows that are scored: each is compared with all others and with the voters
+SCORED_ROWS = 10_000
+VOTING_ROWS = 20_000  # most training rows that vote in k-NN classification
 
 
-class Steps:
-    """What is being done, for the bar: `begin` a step, and report `epoch`s of learning."""
+def read_supervision(
+    file: RowFile, train: Array, triplets: Path | None, comparisons: Path | None
+) -> Any:
+    """What is known about the training rows: triplets, comparisons, labels, or None."""
+    for path, kind in ((triplets, Triplets), (comparisons, Comparisons)):
+        if path is not None:
+            return among(read_row_numbers(path, kind, file.X.shape[0]), train)
+    return None if file.y is None else file.y[train]
 
-    def __init__(self, progress: Any) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None, gap="")
 
-    def begin(self, name: str, total: int | None = None) -> None:
-        """Show that a step has begun; ``total`` is the number of its epochs, where it has any."""
-        self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(name, total=total, gap="")
-        self._progress.refresh()  # a step may be over before the bar draws itself
+def look_like_counts(X: Any) -> bool:
+    """Whether rows are stored as a sparse matrix of whole numbers from 0 on."""
+    return bool(getattr(X, "nnz", 0) and X.data.min() >= 0 and (X.data % 1 == 0).all())
 
-    def epoch(self, epoch: Epoch) -> None:
-        """Show where learning stands after an epoch."""
-        self._progress.update(
-            self._task,
-            completed=epoch.epoch,
-            gap=f"duality gap {epoch.gap:.3g}",
-            refresh=True,
+
+def learn(estimator: Any, rows: Rows, train: Array, y: Any, tfidf: bool, steps: Steps) -> Metric:
+    """Learn a metric for rows as they are in the file."""
+    X, idf = TrainingRows(rows, train), None
+    if tfidf:
+        steps.begin("weighting")
+        idf = fit_idf(X)
+        X = TrainingRows(rows, train, idf)
+    is_search = isinstance(estimator, MetricCV)
+    steps.begin("choosing and learning" if is_search else "learning")
+    progress: dict[str, Any] = {"callback": steps.advance} if is_search else {}
+    if isinstance(estimator, DualEstimator):
+        progress["callback"] = lambda epoch: steps.advance(
+            epoch.epoch, estimator.max_epochs, f"duality gap {epoch.gap:.3g}"
         )
+    estimator.fit(X, y, **progress)
+    return estimator.metric_ if idf is None else estimator.metric_.with_idf(idf)
 
 
-@contextmanager
-def steps_on_terminal() -> Iterator[Steps]:
-    """Show a bar on standard error, if that is a terminal, and remove it at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+def score(
+    metric: Metric,
+    queries: tuple[Rows, Any, Array],
+    voters: tuple[Rows, Any, Array] | None,
+    steps: Steps,
+) -> tuple[Numbers | None, int]:
+    """Scores of the plain and the learned distances, and the number of rows that were scored.
 
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[gap]}"),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        yield Steps(progress)
-
-
-def reporting(learner: MetricLearner, report: Callable[[Epoch], None]) -> MetricLearner:
-    """Return the same learner, which reports each epoch where its method has a duality gap."""
-    parameters = learner.get_params(deep=False)
-    if not hasattr(learner, "_print_epoch"):
-        return learner
-    kind = type(learner)
-    # a class of the same name: it is what metrics remember as their method
-    told = {"_print_epoch": lambda self, epoch: report(epoch), "__module__": kind.__module__}
-    watched: MetricLearner = type(kind.__name__, (kind,), told)(**{**parameters, "verbose": 1})
-    return watched
+    Queries and voters are rows of a file, its labels, and the numbers of the rows to take. There
+    are no scores without two queries of one class. Without voters, the other queries vote in k-NN
+    classification.
+    """
+    X, y, _ = take_at_most(*queries, SCORED_ROWS)
+    if len(y) < len(queries[2]):
+        note(f"scores are those of {len(y):,} held-out rows, chosen at random")
+    if np.unique(y, return_counts=True)[1].max() < 2:
+        note("no class has two held-out rows, so there is nothing to score: hold out more")
+        return None, len(y)
+    steps.begin("scoring")
+    base = () if voters is None else take_at_most(*voters, VOTING_ROWS)[:2]
+    return as_numbers(compare(metric, X, y, *base)), len(y)

@@ -1,70 +1,106 @@
-"""The methods of ``dualmetric fit``, and which options go with which."""
+"""The methods of ``dualmetric fit`` and their flags, which follow from the estimators' options."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
-    from ..learners._base import MetricLearner
+    from .._options import Option
 
-METHODS = {
-    "auto": "DuRPCV",
-    "durp": "DuRP",
-    "duori": "DuOri",
-    "srp": "SRP",
-    "spca": "SPCA",
-    "oasis": "OASIS",
-    "lmnn": "LMNN",
-    "euclidean": "Euclidean",
-}
-DEFAULT_METHOD = "auto"
-WITHOUT_TRIPLETS = ("lmnn", "euclidean")
-
-_PARAMETERS = {
-    "--rank": "n_components",
-    "--shrinkage": "shrinkage",
-    "--distance": "distance",
-    "--projections": "n_projections",
-    "--sampler": "sampler",
-    "--power": "power",
-    "--lift": "lift",
-}
-# what is left open is chosen
-_CANDIDATES = {
-    "--rank": "ranks",
-    "--shrinkage": "shrinkages",
-    "--distance": "distances",
-    "--sampler": "samplers",
-    "--power": "powers",
-    "--lift": "lifts",
-}
-_LIFTS = {"none": None, "rbf": "rbf"}
+_CLASSES = ("DuRP", "DuOri", "SRP", "SPCA", "OASIS", "LMNN", "Whitening", "Euclidean")
+METHODS = {"auto": "MetricCV"} | {name.lower(): name for name in _CLASSES}
+# methods that cannot learn from triplets or comparisons
+NEED_LABELS = ("lmnn", "euclidean")
+# flags with another name than their option
+_SHORT_NAMES = {"n_components": "rank", "n_projections": "projections"}
 
 
-def build_learner(method: str, options: dict[str, Any], seed: int) -> MetricLearner:
-    """Estimator of a method; an option that was given and does not go with it is refused.
+def _options_of(method: str) -> dict[str, Option]:
+    from .. import estimators
+    from .._options import options_of
 
-    With "auto", an option that was given is not chosen but taken.
+    return options_of(getattr(estimators, METHODS[method]))
+
+
+def estimator_options() -> dict[str, Option]:
+    """Options of all methods that have a flag, by name; the first method describes each."""
+    found: dict[str, Option] = {}
+    # the flags of "auto" alone come last in the help
+    for method in sorted(METHODS, key=lambda method: method == "auto"):
+        for name, option in _options_of(method).items():
+            if option.flag:
+                found.setdefault(name, option)
+    return found
+
+
+def with_estimator_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same command, with a flag for every option of the estimators that declares one.
+
+    Values are passed on as text, which `build_estimator` converts and checks.
     """
-    from .. import learners
+    parameters = list(inspect.signature(command).parameters.values())
+    for name, option in estimator_options().items():
+        flag = typer.Option(
+            f"--{_flag_name(name)}",
+            metavar="NUMBER" if option.kind in ("int", "float") else "NAME",
+            help=option.flag,
+            rich_help_panel="Options of the method",
+        )
+        keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        parameters.append(keyword.replace(annotation=Annotated[str | None, flag]))
+
+    @wraps(command)
+    def complete(**given: Any) -> None:
+        command(**given)
+
+    complete.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return complete
+
+
+def _flag_name(option: str) -> str:
+    return _SHORT_NAMES.get(option, option).replace("_", "-")
+
+
+def build_estimator(method: str, given: dict[str, str | None], seed: int) -> Any:
+    """Estimator of a method, with the options that were given.
+
+    With "auto", an option that was given is the only candidate: ``--rank 5`` is ``ranks=[5]``.
+    """
+    from .. import estimators
 
     if method not in METHODS:
-        raise ValueError(f"--method: {method!r} is not known; known: {', '.join(METHODS)}")
-    kind = getattr(learners, METHODS[method])
-    accepted = kind().get_params()
+        raise ValueError(f"--method: {method!r} is not known; use one of {', '.join(METHODS)}")
+    accepted = _options_of(method)
     parameters: dict[str, Any] = {"random_state": seed} if "random_state" in accepted else {}
-    for option, value in options.items():
-        if value is None:
+    for name, option in estimator_options().items():
+        text, flag = given.get(name), _flag_name(name)
+        if text is None:
             continue
-        if option == "--lift":
-            if value not in _LIFTS:
-                raise ValueError(f"--lift: {value!r} is not known; known: {', '.join(_LIFTS)}")
-            value = _LIFTS[value]
-        if method == "auto" and option in _CANDIDATES:
-            parameters[_CANDIDATES[option]] = [value]
-            continue
-        if _PARAMETERS[option] not in accepted:
-            raise ValueError(f"{option} does not go with --method {method}: leave it out")
-        parameters[_PARAMETERS[option]] = value
-    learner: MetricLearner = kind(**parameters)
-    return learner
+        if name in accepted:
+            parameters[name] = _value(text, accepted[name], f"--{flag}")
+        elif f"{flag}s" in accepted:
+            parameters[f"{flag}s"] = [_value(text, option, f"--{flag}")]
+        else:
+            raise ValueError(f"--{flag} does not apply to --method {method}: leave it out")
+    return getattr(estimators, METHODS[method])(**parameters)
+
+
+def _value(text: str, option: Option, flag: str) -> Any:
+    """Value of an option, checked by its declaration."""
+    value: Any = None if text.lower() == "none" else text
+    if option.kind == "bool":
+        value = {"true": True, "false": False}.get(text.lower(), value)
+    elif option.kind in ("int", "float"):
+        with suppress(ValueError):  # text is refused below, in the same words as a wrong number
+            value = int(text) if option.kind == "int" else float(text)
+    try:
+        option.check(flag, value)
+    except TypeError as error:
+        raise ValueError(error) from None
+    return value

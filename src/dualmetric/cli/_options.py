@@ -1,59 +1,39 @@
-"""Options that several commands share, described once."""
+"""Options that several commands share."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-VERBOSE_KEY = "dualmetric.verbose"
+HOLDOUT = 0.3  # share of the rows that fit holds out by default
 
+file_option = partial(typer.Option, metavar="FILE")
+out_option = partial(file_option, "--out", "-o")
+argument = partial(typer.Argument, show_default=False)
 
-def _remember(context: typer.Context, value: bool) -> bool:
-    if value:
-        context.meta[VERBOSE_KEY] = True
-    return value
-
-
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", callback=_remember, expose_value=False, help="Show the traceback of an error."
-    ),
-]
-MetricFile = Annotated[
-    Path,
-    typer.Argument(metavar="METRIC", help="A metric file that fit wrote.", show_default=False),
-]
+MetricFile = Annotated[Path, argument(metavar="METRIC", help="A metric file that fit wrote.")]
 DataFile = Annotated[
     Path,
-    typer.Argument(
+    argument(
         metavar="DATA",
-        help="Rows: .npz, .npy, .csv, .parquet (or a folder of such) or svmlight (.svm, .libsvm, "
+        help="Rows: .npz, .npy, .csv, .parquet (or a folder of them) or svmlight (.svm, .libsvm, "
         "also .gz, .bz2).",
-        show_default=False,
     ),
 ]
 Labels = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|COLUMN",
-        help="Labels: a file (.npy, or text with one a line), or a column of a .csv or .parquet "
-        "DATA. Default: those in DATA; in tables, the column label or y.",
+        help="Labels: a file (.npy, or text with one per line), or a column if DATA is .csv or "
+        ".parquet. Default: those in DATA; in tables, the column label or y.",
     ),
 ]
-Names = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Names of the features, one a line."),
-]
+Names = Annotated[Path | None, file_option(help="Names of the features, one per line.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Json = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write the result as JSON; - for standard output, and nothing else there.",
+    file_option(
+        help="Write the result as JSON; - writes it, and nothing else, to standard output."
     ),
 ]
-
-
-def is_verbose(context: Any) -> bool:
-    """Whether a traceback was asked for, before or after the name of the command."""
-    return bool(context.meta.get(VERBOSE_KEY))

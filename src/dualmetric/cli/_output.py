@@ -1,6 +1,4 @@
-"""What commands write: to the terminal, and to files that are checked before the long work."""
-
-from __future__ import annotations
+"""Output of commands: to the terminal, and to files that are checked before the work begins."""
 
 import errno
 import json as json_format
@@ -8,21 +6,17 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from .._files import refuse_special, write_atomically
 from .._version import __version__
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 STANDARD_OUTPUT = Path("-")
 
 
-def make_console(json: Path | None = None) -> Console:
-    """Standard output for people; silent where it is taken by JSON."""
+def make_console(json: Path | None = None) -> Any:
+    """Standard output for people; silent if JSON is written there."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=json == STANDARD_OUTPUT)
@@ -31,72 +25,84 @@ def make_console(json: Path | None = None) -> Console:
     return console
 
 
-def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
-    """Print names and values, a line each, the values under each other."""
+def print_facts(console: Any, facts: Sequence[tuple[str, str]]) -> None:
+    """Print names and values, one line each, with the values aligned."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         console.print(f"{name:<{width}}  {value}")
 
 
 def printable(value: object) -> str:
-    """Text from a file without control characters, which could move the cursor or worse."""
+    """Text from a file without control characters, which could change the terminal."""
     return "".join(character for character in str(value) if character.isprintable())
 
 
+def row_heading(given: dict[str, Any]) -> str:
+    """The number of a row, and its label if it has one."""
+    label = "" if given["label"] is None else f": {printable(given['label'])}"
+    return f"Row {given['row']}{label}"
+
+
 def note(text: str) -> None:
-    """Say something beside the result."""
+    """Print a remark on standard error."""
     typer.echo(f"dualmetric: note: {text}", err=True)
 
 
-def check_output(path: Path | None, option: str, *, inputs: Sequence[Path | None] = ()) -> None:
-    """Raise now, not after the work, where a file could not be written."""
+def check_output(path: Path | None, option: str, *inputs: Path | None) -> None:
+    """Raise now, not after the work, if a file cannot be written or is another file in use."""
     if path is None or (option == "--json" and path == STANDARD_OUTPUT):
         return
+    from ..io.atomic import refuse_special
+
     refuse_special(path, f"{option}: ")
     if reason := _obstacle(path):
         raise ValueError(f"{option}: {path} cannot be written: {reason}")
-    for given in inputs:
-        if given is not None and os.path.realpath(path) == os.path.realpath(given):
-            raise ValueError(f"{option}: {path} is a file of this command already: choose another")
-        if given is not None and path.suffix.lower() == ".parquet" and _is_in(path, given):
-            raise ValueError(f"{option}: {path} is in {given}, which is read: name another place")
-
-
-def _is_in(path: Path, folder: Path) -> bool:
-    return Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
+    real = Path(os.path.realpath(path))
+    for given in filter(None, inputs):
+        taken = Path(os.path.realpath(given))
+        if real == taken:
+            raise ValueError(
+                f"{option}: {path} is another file of this command: choose another name"
+            )
+        if path.suffix.lower() == ".parquet" and taken in real.parents:
+            raise ValueError(
+                f"{option}: {path} is in {given}, which is read: choose another folder"
+            )
 
 
 def _obstacle(path: Path) -> str | None:
-    """What is in the way of a file, as far as it can be told without writing."""
+    """Why a file cannot be written, as far as that shows without writing."""
     if path.is_dir():
-        return "it is a folder; name a file"
+        return "it is a folder; give the name of a file"
     folder = path.parent
     while not folder.exists():
         folder = folder.parent
     if not folder.is_dir():
-        return f"{folder} is a file, not a folder; name another place"
+        return f"{folder} is a file, not a folder; choose another folder"
     if not os.access(folder, os.W_OK):
-        return f"you may not write in {folder.absolute()}; name another place"
+        return f"you may not write in {folder.absolute()}; choose another folder"
     return None
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Make the folder of a file that is then written, and say what the system refused."""
+    """Make the folder of a file that is then written; errors name the file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         named = None if error.filename is None else Path(error.filename)
         if error.errno is None or named not in (None, path, *path.parents):
-            raise  # what was read meanwhile
+            raise  # about a file that was read meanwhile
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "free some space or name another place" if full else "name another place"
+        remedy = "free some space or choose another folder" if full else "choose another folder"
         raise OSError(f"{path} could not be written: {error.strerror}; {remedy}") from error
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file, and the folder it lies in where that is missing."""
+    """Write a file, and make its folder if that is missing."""
+    from ..io.atomic import write_atomically
+
     with writing(path):
         write_atomically(path, content)
 

@@ -1,72 +1,81 @@
-"""The progress bar of a long run: what is being done, how many are done, and the time left."""
+"""Progress bars, shown on a terminal only."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from ..paper.cells import Cell
-from ..paper.run import TimeLeft, weight
+if TYPE_CHECKING:
+    from ..paper.cells import Cell
 
 
-class CellProgress:
-    """A bar over cells, to be called as ``bar(cell, done)``; shown on a terminal only."""
+def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
+    """A bar with columns on its right; it disappears at the end."""
+    options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
+    return Progress(TextColumn("{task.description}"), BarColumn(), *columns, **options)
 
-    def __init__(self, console: Console, cells: list[Cell]) -> None:
-        self._left = TimeLeft(cells)
-        self._done, self._count = 0, len(cells)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[count]}"),
-            _LeftColumn(self._left),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        total = sum(map(weight, cells))
-        self._task = self._progress.add_task("", total=total, count=self._counted())
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
+class Steps:
+    """A bar that shows one step of a command at a time."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None, note="")
 
-    def __call__(self, cell: Cell, done: bool) -> None:
+    def begin(self, name: str) -> None:
+        """Show that a step has begun."""
+        self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(name, total=None, note="")
+        self._progress.refresh()  # a step may end before the bar is next drawn
+
+    def advance(self, done: int, total: int, note: str = "") -> None:
+        """Show how much of the step is done."""
+        self._progress.update(self._task, completed=done, total=total, note=note, refresh=True)
+
+
+@contextmanager
+def show_steps() -> Iterator[Steps]:
+    """Show `Steps` on standard error."""
+    columns = (TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
+    with make_bar(Console(stderr=True), *columns) as progress:
+        yield Steps(progress)
+
+
+@contextmanager
+def show_cells(console: Console, cells: list[Cell]) -> Iterator[Any]:
+    """Show how many cells are done and the time left; call the result as ``bar(cell, done)``."""
+    from ..paper.run import TimeLeft, weight
+
+    left = TimeLeft(cells)
+    n_done = 0
+
+    class Left(ProgressColumn):
+        """Estimated time left, counted down."""
+
+        max_refresh = 0.5
+
+        def render(self, task: Task) -> Text:
+            seconds = left.seconds()
+            shown = "-:--:--" if seconds is None else str(timedelta(seconds=round(seconds)))
+            return Text(f"{shown} left", style="progress.remaining")
+
+    def report(cell: Cell, done: bool) -> None:
+        nonlocal n_done
         if done:
-            self._left.end(cell)
-            self._done += 1
-            self._progress.update(self._task, advance=weight(cell), count=self._counted())
+            left.end(cell)
+            n_done += 1
+            progress.update(task, advance=weight(cell), count=f"{n_done}/{len(cells)}")
         else:
-            self._left.begin()
+            left.begin()
             label = " ".join(filter(None, (cell.dataset or cell.kind, cell.method)))
-            self._progress.update(self._task, description=label)
+            progress.update(task, description=label)
 
-    def _counted(self) -> str:
-        return f"{self._done}/{self._count}"
-
-
-class _LeftColumn(ProgressColumn):
-    """Estimated time left, counted down."""
-
-    max_refresh = 0.5
-
-    def __init__(self, left: TimeLeft) -> None:
-        super().__init__()
-        self._left = left
-
-    def render(self, task: Task) -> Text:
-        """Return ``0:12:34 left``."""
-        seconds = self._left.seconds()
-        shown = "-:--:--" if seconds is None else str(timedelta(seconds=round(seconds)))
-        return Text(f"{shown} left", style="progress.remaining")
+    with make_bar(console, TextColumn("{task.fields[count]}"), Left()) as progress:
+        task = progress.add_task("", total=sum(map(weight, cells)), count=f"0/{len(cells)}")
+        yield report

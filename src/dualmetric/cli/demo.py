@@ -1,24 +1,17 @@
-"""``dualmetric demo``: learn with every method, compare, draw."""
-
-from __future__ import annotations
+"""``dualmetric demo``: learn with every method, and compare them."""
 
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from ._options import Seed
 from ._output import check_output, write_file
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from ..datasets import Dataset
-    from ..learners._base import MetricLearner
-
-
 _FORMATS = (".png", ".svg", ".pdf", ".jpg")
+_DATASET = "digits needs no file; others, such as usps, are in DUALMETRIC_DATA."
+_OUT = "Where to draw the figure; default demo/DATASET.png."
 
 
 class Result(NamedTuple):
@@ -32,14 +25,9 @@ class Result(NamedTuple):
 
 
 def demo(
-    dataset: Annotated[
-        str,
-        typer.Option(help="digits needs no file; others, such as usps, are in DUALMETRIC_DATA."),
-    ] = "digits",
-    out: Annotated[
-        Path | None, typer.Option(help="Where to draw the figure; default demo/DATASET.png.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    dataset: Annotated[str, typer.Option(help=_DATASET)] = "digits",
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
+    seed: Seed = 0,
 ) -> None:
     """Learn with every method on a small data set and compare them."""
     from rich.console import Console
@@ -48,7 +36,9 @@ def demo(
 
     data = load_dataset(dataset)
     path = out or Path("demo") / f"{data.name}.png"
-    _check_out(path)
+    check_output(path, "--out")
+    if path.suffix not in _FORMATS:
+        raise ValueError(f"--out: {path.name} must end in one of {', '.join(_FORMATS)}")
     console = Console()
     n, d = data.X_train.shape
     title = data.name + (f" (stand-in for {data.stand_in_for})" if data.stand_in_for else "")
@@ -61,113 +51,81 @@ def demo(
     _draw(title, results, path, console)
 
 
-def _check_out(path: Path) -> None:
-    """Raise now, not after the learning, where the figure could not be written."""
-    check_output(path, "--out")
-    if path.suffix not in _FORMATS:
-        raise ValueError(f"--out: {path.name} must end in one of {', '.join(_FORMATS)}")
-
-
-def _learners(seed: int) -> list[tuple[str, MetricLearner]]:
-    from ..learners import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
-
-    return [
-        ("Euclidean", Euclidean()),
-        ("SRP", SRP(random_state=seed)),
-        ("SPCA", SPCA(random_state=seed)),
-        ("LMNN", LMNN(10, random_state=seed)),
-        ("OASIS", OASIS(random_state=seed)),
-        ("DuOri", DuOri(random_state=seed)),
-        ("DuRP", DuRP(random_state=seed)),
-        ("DuRP, neighbors", DuRP(sampler="neighbors", random_state=seed)),
-    ]
-
-
-def _compare(data: Dataset, seed: int, console: Console) -> list[Result]:
+def _compare(data: Any, seed: int, console: Any) -> list[Result]:
     import warnings
 
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import MofNCompleteColumn
     from sklearn.base import clone
 
+    from ..estimators import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean
     from ..evaluation import knn_accuracy, mean_average_precision
+    from ._progress import make_bar
 
-    learners = _learners(seed)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    estimators: dict[str, Any] = {
+        "Euclidean": Euclidean(),
+        "SRP": SRP(random_state=seed),
+        "SPCA": SPCA(random_state=seed),
+        "LMNN": LMNN(10, random_state=seed),
+        "OASIS": OASIS(random_state=seed),
+        "DuOri": DuOri(random_state=seed),
+        "DuRP": DuRP(random_state=seed),
+        "DuRP, neighbors": DuRP(sampler="neighbors", random_state=seed),
+    }
     results = []
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("compiling", total=len(learners))
-        warm, labels = data.X_train[:60], data.y_train[:60]
-        for _, learner in learners:  # so that no time in the table is the compiler's
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # few triplets in 60 rows
-                clone(learner).fit(warm, labels)
-        for name, learner in learners:
+    with make_bar(console, MofNCompleteColumn()) as progress:
+        task = progress.add_task("compiling", total=len(estimators))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # few triplets in 60 rows
+            for estimator in estimators.values():  # so that the seconds exclude compiling
+                clone(estimator).fit(data.X_train[:60], data.y_train[:60])
+        for name, estimator in estimators.items():
             progress.update(task, description=name)
             begin = perf_counter()
-            learner.fit(data.X_train, data.y_train)
+            estimator.fit(data.X_train, data.y_train)
             seconds = perf_counter() - begin
-            train, test = learner.transform(data.X_train), learner.transform(data.X_test)
-            results.append(
-                Result(
-                    name,
-                    learner.metric_.rank,
-                    mean_average_precision(test, data.y_test),
-                    knn_accuracy(train, data.y_train, test, data.y_test),
-                    seconds,
-                )
-            )
+            train, test = estimator.transform(data.X_train), estimator.transform(data.X_test)
+            precision = mean_average_precision(test, data.y_test)
+            accuracy = knn_accuracy(train, data.y_train, test, data.y_test)
+            results.append(Result(name, estimator.metric_.rank, precision, accuracy, seconds))
             progress.advance(task)
     return results
 
 
-def _table(results: list[Result]) -> Table:
+def _table(results: list[Result]) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("method", caption="On test rows; triplet sampling is part of the seconds.")
+    table = Table("method", caption="Scores on test rows; the seconds include triplet sampling.")
     for heading in ("rank", "mAP %", "5-NN %", "seconds"):
         table.add_column(heading, justify="right")
-    best_map = max(result.map for result in results)
-    best_knn = max(result.knn for result in results)
-
-    def percent(value: float, best: float) -> str:
-        return f"[bold]{100 * value:.1f}[/bold]" if value == best else f"{100 * value:.1f}"
-
-    for result in results:
-        table.add_row(
-            result.method,
-            str(result.rank),
-            percent(result.map, best_map),
-            percent(result.knn, best_knn),
-            f"{result.seconds:.2f}",
-        )
+    best = (max(result.map for result in results), max(result.knn for result in results))
+    for method, rank, *scores, seconds in results:
+        styles = ["bold" if score == top else "" for score, top in zip(scores, best, strict=True)]
+        cells = map(Text, (f"{100 * score:.1f}" for score in scores), styles)
+        table.add_row(method, str(rank), *cells, f"{seconds:.2f}")
     return table
 
 
-def _draw(name: str, results: list[Result], path: Path, console: Console) -> None:
+def _draw(name: str, results: list[Result], path: Path, console: Any) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        message = "No figure: it needs  pip install 'dualmetric[plot]'"
-        console.print(message, markup=False)
+        console.print("No figure: it needs  pip install 'dualmetric[plot]'", markup=False)
         return
     import io
 
     figure = Figure(figsize=(8, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
     methods = [result.method for result in results]
-    panels = (
-        (left, "mean average precision, %", [100 * result.map for result in results]),
-        (right, "5-NN accuracy, %", [100 * result.knn for result in results]),
-    )
-    for axes, label, values in panels:
-        colors = ["#0b6e99" if method.startswith("DuRP") else "#b8c4cc" for method in methods]
+    colors = ["#0b6e99" if method.startswith("DuRP") else "#b8c4cc" for method in methods]
+    labels = {"map": "mean average precision, %", "knn": "5-NN accuracy, %"}
+    both = figure.subplots(1, 2, sharey=True)
+    for axes, (score, label) in zip(both, labels.items(), strict=True):
+        values = [100 * getattr(result, score) for result in results]
         bars = axes.barh(methods, values, color=colors)
         axes.bar_label(bars, fmt="%.1f", padding=3)
         axes.set(xlabel=label, xlim=(0, 112))
         axes.spines[["top", "right"]].set_visible(False)
-    left.invert_yaxis()
+    both[0].invert_yaxis()
     figure.suptitle(f"{name}: test rows under each learned distance")
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix.lstrip("."), dpi=150)

@@ -1,12 +1,10 @@
-"""``dualmetric doctor``: what this installation has, and what it lacks."""
-
-from __future__ import annotations
+"""``dualmetric doctor``: what this installation has, and what is missing."""
 
 import os
 from pathlib import Path
 from typing import Any
 
-from ._options import Json, Verbose
+from ._options import Json
 
 EXTRAS = {
     "dask": ("dask", "distributed"),
@@ -23,65 +21,45 @@ EXTRAS = {
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "safetensors")
 
 
-def doctor(json: Json = None, verbose: Verbose = False) -> None:
+def doctor(json: Json = None) -> None:
     """Show versions, cores, memory, caches, extras and the data folder of this installation."""
     import platform
     from importlib.metadata import version
+    from importlib.util import find_spec
 
-    from .. import _system
+    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
+    from threadpoolctl import threadpool_info
+
+    from .._arrays.system import available_memory, n_threads
     from .._version import __version__
     from ._output import check_output, make_console, write_json
 
     check_output(json, "--json")
+    own = {"python": platform.python_version(), "dualmetric": __version__}
+    keys = {"library": "internal_api", "version": "version", "threads": "num_threads"}
+    blas = [found for found in threadpool_info() if found["user_api"] == "blas"]
     result = {
-        "versions": {
-            "python": platform.python_version(),
-            "dualmetric": __version__,
-            **{name: version(name) for name in _PACKAGES},
-        },
+        "versions": own | {name: version(name) for name in _PACKAGES},
         "platform": platform.platform(),
-        "threads": _system.n_threads(),
-        "memory_bytes": _system.available_memory(),
-        "blas": _blas(),
+        "threads": n_threads(),
+        "memory_bytes": available_memory(),
+        "blas": [{name: found[key] for name, key in keys.items()} for found in blas],
         "numba_cache": _numba_cache(),
-        "extras": {extra: _is_installed(modules) for extra, modules in EXTRAS.items()},
+        "extras": {extra: all(map(find_spec, modules)) for extra, modules in EXTRAS.items()},
         "data_folder": _data_folder(),
     }
     _show(make_console(json), result)
     write_json(json, "doctor", result)
 
 
-def _blas() -> list[dict[str, Any]]:
-    import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
-    from threadpoolctl import threadpool_info
-
-    return [
-        {
-            "library": found["internal_api"],
-            "version": found["version"],
-            "threads": found["num_threads"],
-        }
-        for found in threadpool_info()
-        if found["user_api"] == "blas"
-    ]
-
-
 def _numba_cache() -> dict[str, Any]:
-    """Where compiled loops are kept, and how many are."""
-    from .. import _kernels
+    """Where compiled loops are stored, and how many."""
+    from .._arrays import kernels
 
-    folder = Path(_kernels.ranked_precisions.stats.cache_path)
-    loops = {path.name.partition("-")[0] for path in folder.glob("_kernels.*.nbi")}
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    folder = Path(kernels.ranked_precisions.stats.cache_path)
+    loops = {path.name.partition("-")[0] for path in folder.glob("kernels.*.nbi")}
+    place = next(place for place in (folder, *folder.parents) if place.exists())
     return {"folder": str(folder), "writable": os.access(place, os.W_OK), "loops": len(loops)}
-
-
-def _is_installed(modules: tuple[str, ...]) -> bool:
-    from importlib.util import find_spec
-
-    return all(find_spec(module) is not None for module in modules)
 
 
 def _data_folder() -> dict[str, Any]:
@@ -89,37 +67,36 @@ def _data_folder() -> dict[str, Any]:
 
     folder = os.environ.get(DATA_VARIABLE)
     exists = folder is not None and Path(folder).expanduser().is_dir()
-    # a folder that is named and not there fails every lookup
+    # if the folder is set but does not exist, every lookup would fail
     sets = [name for name in NAMES if available(name)] if exists or not folder else []
     return {"folder": folder, "exists": exists, "sets": sets}
 
 
 def _show(console: Any, result: dict[str, Any]) -> None:
-    from .._system import format_bytes
+    from .._arrays.system import format_bytes
     from ..datasets import DATA_VARIABLE
     from ._output import print_facts
 
     memory, cache, data = (result[key] for key in ("memory_bytes", "numba_cache", "data_folder"))
     state = f"{cache['loops']} compiled loops" if cache["loops"] else "empty: a fit fills it"
     if not cache["writable"]:
-        state = "cannot be written, so that every run compiles anew: set NUMBA_CACHE_DIR"
+        state = "cannot be written, so every run compiles again: set NUMBA_CACHE_DIR"
     folder = data["folder"] or f"none: {DATA_VARIABLE} is not set"
     if data["folder"] and not data["exists"]:
         folder += " does not exist"
+    blas = [f"{b['library']} {b['version']}, {b['threads']} threads" for b in result["blas"]]
+    extras = {
+        f"[{extra}]": "installed" if found else f"pip install 'dualmetric[{extra}]'"
+        for extra, found in result["extras"].items()
+    }
     facts = [
         *result["versions"].items(),
         ("platform", result["platform"]),
         ("threads", str(result["threads"])),
-        ("memory", "not known" if memory is None else f"{format_bytes(memory)} available"),
-        *(
-            ("BLAS", f"{blas['library']} {blas['version']}, {blas['threads']} threads")
-            for blas in result["blas"]
-        ),
+        ("memory", "unknown" if memory is None else f"{format_bytes(memory)} available"),
+        *(("BLAS", text) for text in blas),
         ("Numba cache", f"{cache['folder']}: {state}"),
-        *(
-            (f"[{extra}]", "installed" if found else f"pip install 'dualmetric[{extra}]'")
-            for extra, found in result["extras"].items()
-        ),
+        *extras.items(),
         ("data folder", folder),
         ("data sets", ", ".join(data["sets"]) or "none"),
     ]

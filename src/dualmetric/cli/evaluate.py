@@ -1,81 +1,69 @@
 """``dualmetric evaluate``: score a metric beside the plain distances, and make the report page."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ._options import DataFile, Json, Labels, MetricFile, Names, Verbose
-
-if TYPE_CHECKING:
-    from ..comparison import Scores
+from ._options import DataFile, Json, Labels, MetricFile, Names, file_option
 
 EVALUATED_ROWS = 20_000
 VOTING_ROWS = 50_000
+
+_REPORT = "Write a page with charts, maps and an explorer."
+_TEXTS = "The text of each row, one per line, for the page."
+_SHAPE = "Rows are pictures: 28x28, for example, or 32x32x3."
 
 
 def evaluate(
     metric: MetricFile,
     data: DataFile,
     labels: Labels = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Write a page to look at and click through."),
-    ] = None,
-    texts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The text of each row, one a line, for the page."),
-    ] = None,
-    image_shape: Annotated[
-        str | None,
-        typer.Option(metavar="HxW", help="Rows are pictures: 28x28, say, or 32x32x3."),
-    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help=_REPORT)] = None,
+    texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
+    image_shape: Annotated[str | None, typer.Option(metavar="HxW", help=_SHAPE)] = None,
     names: Names = None,
     json: Json = None,
-    verbose: Verbose = False,
 ) -> None:
     """Score a metric beside the plain distances on rows that it was not learned from.
 
-    Where the metric was learned from a part of DATA, these are the other rows; in a file with
-    train_idx and test_idx, the test rows. k-NN then looks among the training rows. Else all rows
+    If the metric was learned from a part of DATA, the other rows are scored; in a file with
+    train_idx and test_idx, the test rows. k-NN then searches the training rows. Otherwise all rows
     of DATA are scored, each against all others.
     """
-    from ..comparison import compare
-    from ._data import load_metric, read_data_for, read_names
-    from ._memory import rows_to_evaluate
+    from ..intervals import paired_interval
+    from ..side_by_side import compare
+    from ._data import load_metric, read_data_for, read_names, read_texts
     from ._output import check_output, make_console, note, write_file, write_json
-    from ._parts import take
     from ._scores import is_better, score_table, verdict, with_intervals
+    from ._split import rows_to_evaluate, take_at_most
 
     inputs = (metric, data, texts, names)
-    check_output(report, "--report", inputs=inputs)
-    check_output(json, "--json", inputs=(*inputs, report))
+    check_output(report, "--report", *inputs)
+    check_output(json, "--json", *inputs, report)
     if report is None and (texts is not None or image_shape is not None):
         raise ValueError("--texts and --image-shape are for the page: give --report too")
     if texts is not None and image_shape is not None:
         raise ValueError("rows are shown as texts or as pictures: give --texts or --image-shape")
     learned = load_metric(metric)
-    shape = _shape(image_shape, learned.n_features)
-    file = read_data_for(learned, data, labels)
+    shape = None if image_shape is None else _shape(image_shape, learned.n_features)
+    file, rows = read_data_for(learned, data, labels)
     if file.y is None:
         raise ValueError(f"{data} has no labels to score by: name a file or column with --labels")
     feature_names = read_names(names, learned.n_features) or file.feature_names
-    snippets = _read_texts(texts, file.X.shape[0])
-    chosen = rows_to_evaluate(learned, file)
-    scored = take(file, chosen.scored, EVALUATED_ROWS, seed=0)
-    base: tuple[Any, Any] = (None, None)
-    if chosen.voters is not None:
-        train = take(file, chosen.voters, VOTING_ROWS, seed=0)
-        base = (train.X, train.y)
-    if len(scored) < (file.X.shape[0] if chosen.scored is None else len(chosen.scored)):
+    lines = read_texts(texts, rows.shape[0])
+    chosen, voters, held_out = rows_to_evaluate(learned, file, rows)
+    X, y, scored = take_at_most(rows, file.y, chosen, EVALUATED_ROWS)
+    if len(scored) < len(chosen):
         note(f"scores are those of {len(scored):,} rows, chosen at random")
-    scores = compare(learned, scored.X, scored.y, *base)
+    base: tuple[Any, Any] = (None, None)
+    if voters is not None:
+        base = take_at_most(rows, file.y, voters, VOTING_ROWS)[:2]
+    scores = compare(learned, X, y, *base)
     numbers = with_intervals(scores)
     console = make_console(json)
-    which = "rows that were held out by fit" if chosen.held_out else "rows"
+    which = "rows that were held out by fit" if held_out else "rows"
     console.print(f"On {len(scored):,} {which}, with 95 % confidence intervals:")
     console.print(score_table(numbers))
     console.print(verdict(numbers, learned.info.get("method")))
@@ -84,68 +72,42 @@ def evaluate(
 
         page = build_report(
             learned,
-            scored.X,
-            scored.y,
+            X,
+            y,
             *base,
             title=data.name,
             class_names=file.class_names,
             feature_names=feature_names,
-            texts=None if snippets is None else [snippets[row] for row in scored.rows],
+            texts=None if lines is None else [lines[row] for row in scored],
             image_shape=shape,
             scores=scores,
-            row_numbers=scored.rows,
+            row_numbers=scored,
         )
         write_file(report, page.encode())
         console.print(f"Report: {report}")
+    ours, gain = scores["learned"], {}
+    for name in ("euclidean", "cosine"):
+        interval = paired_interval(ours.average_precision, scores[name].average_precision)
+        gain[name] = {"map": ours.map - scores[name].map, "map_interval": list(interval)}
     result = {
         "metric": str(metric),
         "data": str(data),
         "rows": {"scored": len(scored), "training": 0 if base[1] is None else len(base[1])},
         "scores": numbers,
-        "gain": _gain(scores),
+        "gain": gain,
         "better": is_better(numbers),
     }
     write_json(json, "evaluate", result)
 
 
-def _gain(scores: dict[str, Scores]) -> dict[str, Any]:
-    """What the learned distance adds to the mAP of each plain one, with its interval."""
-    from ..comparison import paired_interval
-
-    learned = scores["learned"]
-    return {
-        name: {
-            "map": learned.map - scores[name].map,
-            "map_interval": list(
-                paired_interval(learned.average_precision, scores[name].average_precision)
-            ),
-        }
-        for name in ("euclidean", "cosine")
-    }
-
-
-def _shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
-    if text is None:
-        return None
+def _shape(text: str, n_features: int) -> tuple[int, ...]:
     parts = text.lower().split("x")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         raise ValueError(
-            f"--image-shape: {text!r} is not height x width, such as 28x28, or 32x32x3 for colours"
+            "--image-shape must be HEIGHTxWIDTH, such as 28x28, or 32x32x3 for colours; got "
+            f"{text!r}"
         )
     shape = tuple(map(int, parts))
     if prod(shape) != n_features:
         raise ValueError(f"--image-shape: {text} does not make {n_features:,} features")
     return shape
-
-
-def _read_texts(path: Path | None, n_rows: int) -> list[str] | None:
-    from ..rowfiles import read_lines
-
-    if path is None:
-        return None
-    lines = read_lines(path)
-    if len(lines) != n_rows:
-        raise ValueError(
-            f"--texts: {path} has {len(lines):,} lines for {n_rows:,} rows: give one for each row"
-        )
-    return lines

@@ -1,43 +1,65 @@
-"""``dualmetric info``: what a metric file holds."""
-
-from __future__ import annotations
+"""``dualmetric info``: the contents of a metric file."""
 
 from typing import Any
 
-from ._options import Json, MetricFile, Verbose
+from ._options import Json, MetricFile
 
 
-def info(metric: MetricFile, json: Json = None, verbose: Verbose = False) -> None:
-    """Show what a metric file holds: method, parameters, size, and scores when it was learned."""
-    from . import _told
+def info(metric: MetricFile, json: Json = None) -> None:
+    """Show the contents of a metric file: method, parameters, size, and scores from the fit."""
     from ._data import load_metric
     from ._output import check_output, make_console, write_json
+    from ._scores import form_of
 
-    check_output(json, "--json", inputs=(metric,))
+    check_output(json, "--json", metric)
     learned = load_metric(metric)
-    told = learned.info
+    info = learned.info
     result = {
         "metric": str(metric),
         "file_bytes": metric.stat().st_size,
-        "written_by": _told.text(told.get("version")),
-        "method": _told.text(told.get("method")),
-        "parameters": _told.parameters(told.get("parameters")),
-        "distance": learned.kind,
-        "landmarks": None if learned.lift is None else len(learned.lift.landmarks),
-        "rank": learned.rank,
-        "n_features": learned.n_features,
-        "tfidf": learned.idf is not None,
+        "written_by": _checked(info.get("version"), str),
+        "method": _checked(info.get("method"), str),
+        "parameters": _checked(info.get("parameters"), dict),
+        **form_of(learned),
         "feature_names": learned.feature_names is not None,
-        "class_names": _told.names(told.get("class_names")),
-        "rows": _told.rows(told.get("rows")),
-        "scores": _told.scores(told.get("scores")),
+        "class_names": _names(info.get("class_names")),
+        "rows": _numbers(info.get("rows"), ("used", "given", "held_out"), int),
+        "scores": _scores(info.get("scores")),
     }
     _show(make_console(json), result)
     write_json(json, "info", result)
 
 
+# Anyone may write a metric file: entries that fit would not write are left out.
+
+
+def _checked(value: Any, kind: type) -> Any:
+    return value if isinstance(value, kind) else None
+
+
+def _names(value: Any) -> list[str] | None:
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return value if is_list else None
+
+
+def _numbers(value: Any, keys: Any, *kinds: type) -> dict[str, Any] | None:
+    """The entries of a dict with these keys, if all of them are numbers of these kinds."""
+    found = {key: (_checked(value, dict) or {}).get(key) for key in keys}
+    return found if all(type(number) in kinds for number in found.values()) else None
+
+
+def _scores(value: Any) -> dict[str, Any] | None:
+    """The scores of those distances that have all of them."""
+    from ._scores import HEADINGS, NAMES
+
+    kept = _checked(value, dict) or {}
+    found = {name: _numbers(kept.get(name), HEADINGS, int, float) for name in NAMES}
+    valid = {k: v for k, v in found.items() if v and all(0 <= share <= 1 for share in v.values())}
+    return valid or None
+
+
 def _show(console: Any, result: dict[str, Any]) -> None:
-    from .._system import format_bytes
+    from .._arrays.system import format_bytes
     from ._output import print_facts, printable
     from ._scores import rank_in_words, score_table
 
@@ -47,18 +69,21 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     if result["method"]:
         facts.append(("method", result["method"]))
     facts += [(f"  {name}", str(value)) for name, value in (result["parameters"] or {}).items()]
+    weights = "tf-idf of raw counts" if result["tfidf"] else "none: rows are used as they are"
     facts += [
         ("distance", result["distance"]),
         ("rank", rank_in_words(result)),
         ("lift", "none" if landmarks is None else f"kernel values with {landmarks:,} landmarks"),
-        ("weights", "tf-idf of raw counts" if result["tfidf"] else "none: rows are used as is"),
+        ("weights", weights),
         ("features", "have names" if result["feature_names"] else "have no names"),
     ]
     if result["class_names"]:
         facts.append(("classes", ", ".join(result["class_names"])))
     if rows:
-        facts.append(("rows", f"{rows['learned']:,} learned from, {rows['held_out']:,} held out"))
+        of_all = f" of {rows['given']:,}" if rows["used"] < rows["given"] else ""
+        learned = f"{rows['used']:,}{of_all} learned from"
+        facts.append(("rows", f"{learned}, {rows['held_out']:,} held out"))
     print_facts(console, [(printable(name), printable(value)) for name, value in facts])
     if result["scores"]:
-        console.print("On held-out rows, when it was learned:")
+        console.print("On held-out rows, when the metric was learned:")
         console.print(score_table(result["scores"]))

@@ -1,54 +1,34 @@
 """``dualmetric reproduce``: the paper's tables, figures and theorems."""
 
-from __future__ import annotations
-
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 _QUICK_DATASETS = ("digits", "usps")
+_DATASETS = (
+    "Data sets, as in --datasets usps,tdt30; the option may also be repeated. Default: those of "
+    "the paper, and their substitutes, that are available."
+)
+_PARTS = "Some of statistics, methods, projections, reg, theorems, in the same form. Default: all."
+_OUT = "Folder for results and the page. Default: results, or results-quick with --quick."
+_QUICK = "One trial on digits and usps, without projections, in about a minute."
+_names = partial(typer.Option, metavar="NAME,…")
 
 
 def reproduce(
-    datasets: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Data sets, as in --datasets usps,tdt30; the option may also be repeated. "
-            "Default: of the paper's sets and those that stand in for them, what is at hand.",
-            metavar="NAME,…",
-        ),
-    ] = None,
-    experiments: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Some of statistics, methods, projections, reg, theorems, given likewise. "
-            "Default: all.",
-            metavar="NAME,…",
-        ),
-    ] = None,
+    datasets: Annotated[list[str] | None, _names(help=_DATASETS)] = None,
+    experiments: Annotated[list[str] | None, _names(help=_PARTS)] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each stochastic method.")] = 5,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for results and the page. Default: results, or results-quick with --quick."
-        ),
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick",
-            help="One trial on digits and usps, without projections, in about a minute.",
-        ),
-    ] = False,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
 ) -> None:
-    """Run the paper's experiments and write a page of its numbers beside ours.
+    """Run the paper's experiments and write a page with its numbers beside ours.
 
-    Each result is stored as soon as it is known: a run that was stopped goes on where it was.
+    Each result is stored at once, so a run that was stopped continues where it ended.
     """
     from importlib.util import find_spec
-
-    from rich.console import Console
 
     from ..datasets import NAMES, available, load_dataset
     from ..paper.cells import EXPERIMENTS, Store, plan
@@ -56,34 +36,34 @@ def reproduce(
     from ..paper.published import COUNTERPART
     from ..paper.run import run_cells
     from ..paper.summary import display_name
-    from ._progress import CellProgress
+    from ._output import make_console
+    from ._progress import show_cells
 
     names = _split(datasets)
     if unknown := [name for name in names if name not in NAMES]:
         raise ValueError(f"unknown data set {unknown[0]!r}; known: {', '.join(NAMES)}")
     usual = _QUICK_DATASETS if quick else (*COUNTERPART, "digits")
     names = names or [name for name in usual if available(name)]
-    chosen = _split(experiments) or [
-        name for name in EXPERIMENTS if not (quick and name == "projections")
-    ]
+    left_out = ("projections",) if quick else ()
+    chosen = _split(experiments) or [name for name in EXPERIMENTS if name not in left_out]
     trials = 1 if quick else trials
     cells = plan(chosen, names, trials)
     folder = out or Path("results-quick" if quick else "results")
     store = Store(folder, {"trials": trials})
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = make_console()
     missing = [cell for cell in cells if not store.has(cell)]
     console.print(f"Data sets: {', '.join(map(display_name, names))}")
     console.print(f"{len(cells)} results, {len(cells) - len(missing)} of them stored already")
     try:
         for name in names:
             if any(cell.dataset == name for cell in missing) and not available(name):
-                load_dataset(name)  # what cannot be had is better known now than in an hour
-        with CellProgress(console, missing) as bar:
+                load_dataset(name)  # fail now rather than in an hour
+        with show_cells(console, missing) as bar:
             run_cells(store, missing, bar)
         page = write_page(store)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"finished results are kept in {folder}, and the same command goes on from there"
+            f"finished results are kept in {folder}, and the same command continues from there"
         ) from None
     if find_spec("matplotlib") is None:
         console.print("No figures: they need  pip install 'dualmetric[plot]'")
@@ -91,6 +71,6 @@ def reproduce(
 
 
 def _split(values: list[str] | None) -> list[str]:
-    """Names given in several options, with commas, or both; each once."""
+    """Names given in several options, with commas, or both; each name once."""
     names = (name.strip() for value in values or () for name in value.split(","))
     return list(dict.fromkeys(names))

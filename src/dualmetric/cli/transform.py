@@ -1,53 +1,36 @@
-"""``dualmetric transform``: rows in which plain Euclidean distance is the learned one."""
-
-from __future__ import annotations
+"""``dualmetric transform``: vectors whose Euclidean distance is the learned one."""
 
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from ._options import DataFile, Labels, MetricFile, out_option
 
-from ._options import DataFile, Labels, MetricFile, Verbose
+_OUT = "Where to write: .npy, .npz, .csv, .parquet or .svm. All but .npy keep labels."
 
 
 def transform(
     metric: MetricFile,
     data: DataFile,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Where to write: .npy, .npz, .csv, .parquet or .svm. All but .npy keep labels.",
-        ),
-    ],
+    out: Annotated[Path, out_option(help=_OUT)],
     labels: Labels = None,
-    verbose: Verbose = False,
 ) -> None:
     """Map rows to vectors whose Euclidean distances are the learned ones, for any search index."""
-    from .._system import format_bytes
-    from ..rowfiles import STREAMED, check_writable_form, write_row_blocks, write_rows
-    from ..sources import blocks, is_source
+    from .._arrays.system import format_bytes
+    from ..io.rowfiles import STREAMED, check_writable_form, write_row_blocks, write_rows
     from ._data import load_metric, read_data_for
     from ._output import check_output, make_console, writing
 
     form = check_writable_form(out)
-    check_output(out, "--out", inputs=(metric, data))
+    check_output(out, "--out", metric, data)
     learned = load_metric(metric)
-    file = read_data_for(learned, data, labels)
+    file, rows = read_data_for(learned, data, labels)
+    n, d = rows.shape[0], learned.rank
     with writing(out):
-        if is_source(file.X) and form in STREAMED:
-            vectors = (learned.transform(block) for _, block in blocks(file.X))
-            write_row_blocks(out, vectors, file.X.shape[0], file.y)
+        if form in STREAMED and not rows.in_memory:
+            vectors = (learned.transform(block) for _, block in rows.blocks())
+            write_row_blocks(out, vectors, n, file.y)
         else:
-            write_rows(
-                out,
-                learned.transform(file.X),
-                file.y,
-                class_names=file.class_names,
-                train_idx=file.train_idx,
-                test_idx=file.test_idx,
-            )
-    n, d = file.X.shape[0], learned.rank
+            names = ("class_names", "train_idx", "test_idx")
+            more = {name: getattr(file, name) for name in names}
+            write_rows(out, learned.transform(rows), file.y, **more)
     make_console().print(f"{n:,} rows of {d:,} numbers: {out}, {format_bytes(out.stat().st_size)}")

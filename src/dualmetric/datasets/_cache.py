@@ -1,7 +1,7 @@
 """The user's cache folder: downloads, and the processed arrays of text sets.
 
-Nothing depends on the arrays being there: they are made again where they are missing, damaged or
-out of date, and are not kept where the folder cannot be written.
+Nothing depends on the stored arrays: they are made again if they are missing, damaged or out of
+date, and are not stored if the folder cannot be written.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from .._files import write_atomically
-from .._types import Array, Rows
+from .._types import Array, Matrix
+from ..io.atomic import write_atomically
 
 CACHE_VARIABLE = "DUALMETRIC_CACHE"
 
-VERSION = 1  # of the processing: a higher one makes all arrays again
+VERSION = 1  # of the processing: raise it to make all arrays again
 
-Parts: TypeAlias = tuple[Rows, Array, Rows, Array]
+Parts: TypeAlias = tuple[Matrix, Array, Matrix, Array]
 _ARRAYS = ("X_train", "y_train", "X_test", "y_test")
 
 
 def cache_folder() -> Path | None:
-    """``DUALMETRIC_CACHE``, or the system's place for caches; None where the user has no home."""
+    """``DUALMETRIC_CACHE``, or the system's folder for caches; None if the user has no home."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser()
     try:
@@ -43,14 +43,14 @@ def cache_folder() -> Path | None:
 
 
 def file_name(name: str, seed: int, dtype: np.dtype, sources: Sequence[Path]) -> str:
-    """Name of the processed arrays: another one wherever anything they depend on is another."""
+    """Name of the processed arrays; it changes with everything that they depend on."""
     stamps = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sources]
     digest = hashlib.sha256(repr((VERSION, stamps)).encode()).hexdigest()
     return f"{name}-seed{seed}-{dtype.name}-{digest[:16]}.npz"
 
 
 def read(key: str) -> Parts | None:
-    """Return the processed arrays; None where they have to be made."""
+    """Return the processed arrays, or None if they have to be made."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -61,7 +61,7 @@ def read(key: str) -> Parts | None:
             np.load(stream, allow_pickle=False) as file,
         ):
             X_train, y_train, X_test, y_test = (file[name] for name in _ARRAYS)
-    except Exception:  # absent or damaged, which can show in any way: either is made good
+    except Exception:  # missing or damaged, which can raise anything: make them again
         return None
     fits = (
         X_train.ndim == X_test.ndim == 2
@@ -73,7 +73,7 @@ def read(key: str) -> Parts | None:
 
 
 def write(key: str, parts: Parts) -> None:
-    """Keep the processed arrays, if the folder lets us."""
+    """Store the processed arrays, if the folder can be written."""
     folder = cache_folder()
     if folder is None:
         return

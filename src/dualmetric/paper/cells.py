@@ -1,32 +1,32 @@
-"""What there is to compute, a cell each, and the folder that keeps what has been computed."""
+"""The results to compute, called cells, and the file that stores the computed ones."""
 
 import contextlib
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable
+import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from .._files import write_atomically
-from .._system import available_memory
+from .._arrays.system import available_memory
+from .._validation import warn
 
-FORMAT = 1
+FORMAT = 2
 METHODS = ("Euclid", "DuOri", "DuRP", "OASIS", "SRP", "SPCA", "LMNN")
-_PROJECTED = ("DuRP", "SRP", "SPCA")
-_DETERMINISTIC = ("Euclid", "LMNN")
+PROJECTED = ("DuRP", "SRP", "SPCA")
+DETERMINISTIC = ("Euclid", "LMNN")  # they learn from labels, or not at all
 PROJECTIONS = (10, 20, 30, 40, 50)
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
-THEOREM_RANKS = (2, 5, 10)
-THEOREM_PROJECTIONS = (10, 30, 100, 300, 1000, 3000, 10_000)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One thing to compute. ``dataset`` and what follows are None where they do not apply."""
+    """One result to compute. Fields that do not apply are None."""
 
     kind: str
     dataset: str | None = None
@@ -36,163 +36,129 @@ class Cell:
     rank: int | None = None
     seed: int = 0
 
-    @property
-    def name(self) -> str:
-        """File name of the cell's result: what it is, readably."""
-        parts = [self.dataset or "made", self.method]
-        parts += [f"m{self.m}" if self.m else None, f"reg{self.reg:g}" if self.reg else None]
-        parts += [f"r{self.rank}" if self.rank else None, f"seed{self.seed}"]
-        return "-".join(part for part in parts if part) + ".json"
 
-
-def _fit(dataset: str, method: str, m: int, seed: int, reg: float | None = None) -> Cell:
-    return Cell(
-        "fit",
-        dataset,
-        method,
-        m=m if method in (*_PROJECTED, "LMNN") else None,
-        reg=reg,
-        seed=0 if method in _DETERMINISTIC else seed,
-    )
-
-
-def _statistics(datasets: Iterable[str], trials: int) -> list[Cell]:
-    return [Cell("statistics", name) for name in datasets]
-
-
-def _methods(datasets: Iterable[str], trials: int) -> list[Cell]:
-    return [
-        _fit(name, method, 10, seed)
-        for name in datasets
-        for seed in range(trials)
-        for method in METHODS
-    ]
-
-
-def _projections(datasets: Iterable[str], trials: int) -> list[Cell]:
-    return [
-        _fit(name, method, m, seed)
-        for name in datasets
-        for seed in range(trials)
-        for method in ("DuRP", "SRP", "SPCA", "DuOri", "OASIS", "Euclid")
-        for m in PROJECTIONS
-    ]
-
-
-def _reg(datasets: Iterable[str], trials: int) -> list[Cell]:
-    return [
-        _fit(name, "DuRP", 10, seed, reg)
-        for name in datasets
-        for seed in range(trials)
-        for reg in REGS
-    ]
-
-
-def _theorems(datasets: Iterable[str], trials: int) -> list[Cell]:
-    first = [
-        Cell("theorem1", m=m, rank=rank, seed=seed)
-        for rank in THEOREM_RANKS
-        for m in THEOREM_PROJECTIONS
-        for seed in range(trials)
-    ]
-    return first + [
-        Cell("theorem2", m=m, seed=seed) for m in THEOREM_PROJECTIONS for seed in range(trials)
-    ]
-
-
-EXPERIMENTS: dict[str, Callable[[Iterable[str], int], list[Cell]]] = {
-    "statistics": _statistics,  # Table 1, Figure 1
-    "methods": _methods,  # Tables 2 and 3
-    "projections": _projections,  # Figures 2 and 3
-    "reg": _reg,  # λ in section 4.1
-    "theorems": _theorems,  # Theorems 1 and 2
+# experiments that fit: method, m and λ of each cell of a data set and a trial; the figures over m
+# do not show LMNN, the last method
+_FITS: dict[str, list[tuple[str, int, float | None]]] = {
+    "methods": [(method, 10, None) for method in METHODS],
+    "projections": [(method, m, None) for method in METHODS[:-1] for m in PROJECTIONS],
+    "reg": [("DuRP", 10, reg) for reg in REGS],
 }
+# statistics: Table 1 and Figure 1; methods: Tables 2 and 3; projections: Figures 2 and 3; reg: λ in
+# section 4.1; theorems: Theorems 1 and 2
+EXPERIMENTS = ("statistics", *_FITS, "theorems")
 
 
 def plan(experiments: Iterable[str], datasets: Iterable[str], trials: int) -> list[Cell]:
-    """Every cell of the experiments, once, those of one data set and trial together."""
-    datasets = list(datasets)
+    """Return each cell of the experiments once; cells of one data set and trial are together."""
+    place = {name: number for number, name in enumerate(datasets)}
     cells: dict[Cell, None] = {}
     for name in experiments:
         if name not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
-        cells |= dict.fromkeys(EXPERIMENTS[name](datasets, trials))
-    place = {name: number for number, name in enumerate(datasets)}
+        cells |= dict.fromkeys(_cells(name, list(place), range(trials)))
     return sorted(
         cells, key=lambda cell: (place.get(cell.dataset or "", -1), cell.kind == "fit", cell.seed)
     )
 
 
-class Store:
-    """A folder of results, one JSON file a cell, written as soon as it is known.
+def _cells(experiment: str, datasets: list[str], seeds: range) -> Iterator[Cell]:
+    if experiment == "statistics":
+        yield from (Cell("statistics", name) for name in datasets)
+    elif experiment == "theorems":
+        ms = (10, 30, 100, 300, 1000, 3000, 10_000)
+        for rank, m, seed in product((2, 5, 10, None), ms, seeds):
+            yield Cell("theorem1" if rank else "theorem2", m=m, rank=rank, seed=seed)
+    else:
+        for name, seed, (method, m, reg) in product(datasets, seeds, _FITS[experiment]):
+            seed = 0 if method in DETERMINISTIC else seed
+            yield Cell("fit", name, method, m_of(method, m), reg, seed=seed)
 
-    ``settings`` are what every cell of the folder has in common; a folder made with others is
-    refused, so that no table mixes them.
+
+def m_of(method: str, m: int) -> int | None:
+    """Return m for a method that has one: projections, or the components of LMNN."""
+    return m if method in (*PROJECTED, "LMNN") else None
+
+
+class Store:
+    """Results of one run: ``cells.jsonl`` in a folder.
+
+    The first line of the file holds the environment and the settings that all cells share. A
+    folder with other settings is refused, so that no table mixes them. Each further line is one
+    cell, appended as soon as it is computed. If a cell is stored twice, the last line counts.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self.folder = folder
-        settings = {"format": FORMAT, **settings}
-        manifest = folder / "run.json"
-        if manifest.exists():
-            stored = _read_json(manifest)
-            if stored != settings:
-                raise ValueError(
-                    f"{folder} holds results of other settings ({_listed(stored)}; this run has "
-                    f"{_listed(settings)}): choose another --out, or use the same settings"
-                )
-        elif any(folder.glob("cells/*/*.json")):
-            raise ValueError(f"{folder} holds results but no run.json: choose another --out")
-        else:
+        self.path = folder / "cells.jsonl"
+        if (folder / "run.json").exists():
+            raise ValueError(
+                f"{folder} holds results of an older version (run.json): choose another --out"
+            )
+        lines = _read(self.path)
+        if not lines:
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(manifest, _to_json(settings))
-
-    def path(self, cell: Cell) -> Path:
-        """Where the cell's result is kept."""
-        return self.folder / "cells" / cell.kind / cell.name
+            header = {"format": FORMAT, "settings": settings, "environment": environment()}
+            _append(self.path, header)
+            lines = _read(self.path)
+        (_, first), *others = lines
+        try:
+            header = json.loads(first)
+            stored = {"format": header["format"], **header["settings"]}
+            self._environment: dict[str, Any] = {**header["environment"]}
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(
+                f"{self.path} does not start with the settings of a run: choose another --out"
+            ) from None
+        asked = {"format": FORMAT, **settings}
+        if stored != asked:
+            raise ValueError(
+                f"{folder} holds results of other settings ({_listed(stored)}; this run has "
+                f"{_listed(asked)}): choose another --out, or use the same settings"
+            )
+        self._found: dict[Cell, dict[str, Any]] = {}
+        for number, line in others:
+            try:
+                content = json.loads(line)
+                self._found[Cell(**content["cell"])] = {**content["result"]}
+            except (KeyError, TypeError, ValueError):
+                raise ValueError(
+                    f"line {number} of {self.path} is not a stored result: delete the line, and "
+                    "the result is computed again"
+                ) from None
 
     def has(self, cell: Cell) -> bool:
-        """Whether the cell has been computed."""
-        return self.path(cell).exists()
+        """Return whether the cell has been computed."""
+        return cell in self._found
 
     def put(
-        self, cell: Cell, result: dict[str, Any], seconds: float, warnings: Iterable[str] = ()
+        self, cell: Cell, result: dict[str, Any], seconds: float, warned: Iterable[str] = ()
     ) -> None:
-        """Keep a result with what it was computed from and on, its seconds and warnings."""
-        path = self.path(cell)
+        """Store a result with its seconds, its warnings, the commit, and a changed environment."""
+        here = environment()
         content = {
-            "cell": asdict(cell),
+            "cell": {name: value for name, value in asdict(cell).items() if value is not None},
             "result": result,
             "seconds": seconds,
-            "warnings": list(warnings),
-            "environment": environment(),
+            "warnings": list(warned),
+            "environment": {k: here[k] for k in here if here[k] != self._environment.get(k)},
+            "commit": commit(),
         }
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, _to_json(content))
+            _append(self.path, content)
         except OSError as error:
             reason = f"{error.strerror}; the results stored before are kept"
-            raise OSError(error.errno, reason, str(path)) from error
+            raise OSError(error.errno, reason, str(self.path)) from error
+        self._found[cell] = result
 
     def results(self, kind: str) -> dict[Cell, dict[str, Any]]:
-        """All stored results of a kind."""
-        found = {}
-        for path in sorted((self.folder / "cells" / kind).glob("*.json")):
-            content = _read_json(path)
-            try:
-                cell, result = Cell(**content["cell"]), content["result"]
-            except (KeyError, TypeError):
-                result = None
-            if not isinstance(result, dict):
-                raise ValueError(
-                    f"{path} is not a stored result: delete it, and it is computed again"
-                )
-            found[cell] = result
-        return found
+        """Return all stored results of a kind, in an order that does not depend on the file's."""
+        cells = sorted((cell for cell in self._found if cell.kind == kind), key=repr)
+        return {cell: self._found[cell] for cell in cells}
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine."""
+    """Return the versions of the packages and a description of the machine."""
     packages = ("dualmetric", "numpy", "scipy", "scikit-learn", "numba")
     return {
         "python": platform.python_version(),
@@ -218,15 +184,48 @@ def _listed(settings: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
 
 
-def _to_json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()
+@cache
+def commit() -> str:
+    """Return the commit of this code, with ``+changes`` if it has any, or its version."""
+    here = Path(__file__)
 
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(here.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        content = None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: delete it, and it is computed again")
-    return content
+        # an installed package may lie within the checkout of another project
+        git("ls-files", "--error-unmatch", here.name)
+        changed = git("status", "--porcelain", "--", "..")
+        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return version("dualmetric")
+
+
+def _read(path: Path) -> list[tuple[int, bytes]]:
+    """Return the lines of the file with their numbers; a cut last line is left out."""
+    whole, _, cut = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
+    if cut:
+        warn(
+            f"the last line of {path} is incomplete, because a run was stopped while writing it; "
+            "its result is computed again",
+        )
+    return [(n, line) for n, line in enumerate(whole.split(b"\n"), 1) if line.strip()]
+
+
+def _append(path: Path, content: dict[str, Any]) -> None:
+    """Append one whole line, in place of a cut one; it is on the disk before this returns."""
+    line = (json.dumps(content, ensure_ascii=False) + "\n").encode()
+    with path.open("a+b") as file:
+        file.seek(0)
+        end = file.read().rfind(b"\n") + 1
+    try:
+        os.truncate(path, end)
+        with path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.truncate(path, end)
+        raise

@@ -1,17 +1,18 @@
-"""Figures 1 to 3 and those of the theorems, drawn from stored cells alone."""
+"""Figures 1 to 3 and those of the theorems, drawn from stored cells only; needs matplotlib."""
 
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
-from .cells import PROJECTIONS, Store
-from .summary import datasets, display_name, over_trials
+from .cells import PROJECTED, PROJECTIONS, Store
+from .summary import by_rank_and_m, datasets, display_name, over_trials
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+_Trials = dict[int, list[dict[str, Any]]]  # results of a theorem by m
 COLORS = {
     "DuRP": "#0b6e99",
     "DuOri": "#d1495b",
@@ -22,7 +23,7 @@ COLORS = {
 }
 
 
-def spectra(store: Store) -> "Figure | None":
+def spectra(store: Store) -> Figure | None:
     """Figure 1: eigenvalues of each data set."""
     found = {cell.dataset: result for cell, result in store.results("statistics").items()}
     names = [name for name in datasets(store) if name in found]
@@ -34,125 +35,97 @@ def spectra(store: Store) -> "Figure | None":
     return _panels(names, draw, "number", "share of the variance")
 
 
-def over_projections(store: Store, value: str) -> "Figure | None":
-    """Figures 2 and 3: mAP or 5-NN accuracy over m, with the spread of the trials."""
+def over_projections(store: Store, value: str) -> Figure | None:
+    """Figures 2 and 3: mAP or 5-NN accuracy over m, with the standard deviation over trials."""
     fits = store.results("fit")
-    names = [
-        name
-        for name in datasets(store)
-        if any(cell.dataset == name and cell.method == "DuRP" and cell.m == 50 for cell in fits)
-    ]
+    names = [name for name in datasets(store) if over_trials(fits, name, "DuRP", value, m=50)]
 
     def draw(axes: Any, name: str) -> None:
         for method, color in COLORS.items():
-            flat = method in ("DuOri", "OASIS", "Euclid")
-            found = [
-                over_trials(
-                    fits, value, dataset=name, method=method, m=None if flat else m, reg=None
-                )
-                for m in PROJECTIONS
-            ]
-            points = [(m, s) for m, s in zip(PROJECTIONS, found, strict=True) if s is not None]
+            found = {m: over_trials(fits, name, method, value, m=m) for m in PROJECTIONS}
+            points = [(m, 100 * s.mean, 100 * s.std) for m, s in found.items() if s]
+            style = {"marker": "o"} if method in PROJECTED else {"linestyle": "--"}
+            style |= {"label": method, "color": color}
             if points:
-                axes.errorbar(
-                    [m for m, _ in points],
-                    [100 * s.mean for _, s in points],
-                    [100 * s.std for _, s in points],
-                    label=method,
-                    color=color,
-                    linestyle="--" if flat else "-",
-                    marker=None if flat else "o",
-                    markersize=3,
-                    capsize=2,
-                )
+                axes.errorbar(*zip(*points, strict=True), markersize=3, capsize=2, **style)
 
-    label = "mAP, %" if value == "map" else "5-NN accuracy, %"
-    return _panels(names, draw, "projections m", label, legend=True)
+    return _panels(names, draw, "projections m", "mAP, %" if value == "map" else "5-NN accuracy, %")
 
 
-def theorems(store: Store) -> "Figure | None":
-    """Measured errors of Theorems 1 and 2 over m, with the bounds where they apply."""
-    first, second = store.results("theorem1"), store.results("theorem2")
+def theorems(store: Store) -> Figure | None:
+    """Measured errors of Theorems 1 and 2 over m, with the bounds for those m they cover."""
+    first, second = (by_rank_and_m(store, kind) for kind in ("theorem1", "theorem2"))
     if not first or not second:
         return None
-    figure = _figure(9, 3.4)
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for rank, color in zip(
-        sorted({cell.rank or 0 for cell in first}), ("#0b6e99", "#d1495b", "#edae49"), strict=False
-    ):
-        these = {cell: result for cell, result in first.items() if cell.rank == rank}
+    ranks = sorted({rank for rank, _ in first})
+    for rank, color in zip(ranks, ("#0b6e99", "#d1495b", "#edae49"), strict=False):
+        these = {m: trials for (r, m), trials in first.items() if r == rank}
         _errors(left, these, "error", f"r = {rank}", color)
-        bounds = sorted({(c.m, r["bound"]) for c, r in these.items() if r["bound"] is not None})
-        if bounds:
-            left.plot(*zip(*bounds, strict=True), linestyle=":", marker="_", color=color)
+        _bounds(left, these, None, color)
     left.set(ylabel="‖Π(M) − Π(M̂)‖ / ‖M‖", title="Theorem 1 (dotted: bound)")
-    _errors(right, second, "relative_error", "‖α − α̂‖ / ‖α‖", COLORS["DuRP"])
-    _errors(right, second, "gram_error", "‖Ĝ − G‖ / ‖G‖", COLORS["SPCA"])
-    right.set(title="Theorem 2")
+    these = {m: trials for (_, m), trials in second.items()}
+    _errors(right, these, "relative_error", "‖α − α̂‖ / ‖α‖", COLORS["DuRP"])
+    _errors(right, these, "gram_error", "‖Ĝ − G‖ / ‖G‖", COLORS["SPCA"])
+    _bounds(right, these, "size", COLORS["DuRP"])
+    right.set(title="Theorem 2 (dotted: bound on ‖α − α̂‖ / ‖α‖)")
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="projections m")
         axes.legend(frameon=False)
     return figure
 
 
-def to_bytes(figure: "Figure", kind: str) -> bytes:
-    """Return the figure as SVG or PNG; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
+def to_svg(figure: Figure) -> bytes:
+    """Return the figure as SVG; the same figure gives the same bytes."""
     picture = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else None
     with mpl.rc_context({"svg.hashsalt": "dualmetric"}):
-        figure.savefig(picture, format=kind, dpi=130, metadata=metadata)
+        figure.savefig(picture, format="svg", metadata={"Date": None})
     return picture.getvalue()
 
 
-def _errors(axes: Any, results: dict[Any, Any], key: str, label: str, color: str) -> None:
-    ms = sorted({cell.m for cell in results})
-    grouped = [[r[key] for cell, r in results.items() if cell.m == m] for m in ms]
-    axes.plot(
-        ms, [np.mean(values) for values in grouped], "o-", markersize=3, label=label, color=color
-    )
-    axes.fill_between(
-        ms, [min(v) for v in grouped], [max(v) for v in grouped], color=color, alpha=0.2, lw=0
-    )
+def _errors(axes: Any, trials: _Trials, key: str, label: str, color: str) -> None:
+    """Draw the mean and the range of a value over m."""
+    ms, values = list(trials), [[trial[key] for trial in these] for these in trials.values()]
+    means, low, high = ([pick(v) for v in values] for pick in (np.mean, min, max))
+    axes.plot(ms, means, "o-", markersize=3, label=label, color=color)
+    axes.fill_between(ms, low, high, color=color, alpha=0.2, lw=0)
 
 
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
+def _bounds(axes: Any, trials: _Trials, unit: str | None, color: str) -> None:
+    """Draw the bounds that apply, divided by another value of the trial if ``unit`` names one."""
+    points = {
+        (m, trial["bound"] / (trial[unit] if unit else 1.0))
+        for m, these in trials.items()
+        for trial in these
+        if trial["bound"] is not None
+    }
+    if points:
+        axes.plot(*zip(*sorted(points), strict=True), linestyle=":", marker="_", color=color)
 
 
 def _panels(
-    names: list[str],
-    draw: Callable[[Any, str], None],
-    x_label: str,
-    y_label: str,
-    legend: bool = False,
-) -> "Figure | None":
-    """One small panel a data set, three in a row."""
+    names: list[str], draw: Callable[[Any, str], None], x_label: str, y_label: str
+) -> Figure | None:
+    """Draw one small panel per data set, three in a row, and a legend if lines have labels."""
     if not names:
         return None
     columns = min(3, len(names))
     lines = -(-len(names) // columns)
-    figure = _figure(3.2 * columns, 2.6 * lines)
+    figure = Figure(figsize=(3.2 * columns, 2.6 * lines), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False)
-    for axes, name in zip(grid.flat, names, strict=False):
+    shown: dict[str, Any] = {}  # a panel may lack some of the methods
+    for axes, name in zip_longest(grid.flat, names):
+        if name is None:
+            axes.set_visible(False)
+            continue
         draw(axes, name)
         axes.set_title(display_name(name), fontsize=8)
         axes.set(xlabel=x_label, ylabel=y_label)
-    for axes in list(grid.flat)[len(names) :]:
-        axes.set_visible(False)
-    if legend:
-        shown: dict[str, Any] = {}  # by method: not every panel has them all
-        for axes in grid.flat:
-            handles, labels = axes.get_legend_handles_labels()
-            shown |= dict(zip(labels, handles, strict=True))
-        figure.legend(
-            list(shown.values()),
-            list(shown),
-            loc="outside lower center",
-            ncols=min(len(shown), 2 * columns),
-            frameon=False,
-        )
+        handles, labels = axes.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
+    if shown:
+        ncols = min(len(shown), 2 * columns)
+        handles, labels = list(shown.values()), list(shown)
+        figure.legend(handles, labels, loc="outside lower center", ncols=ncols, frameon=False)
     return figure

@@ -1,218 +1,122 @@
-"""The page of results: RESULTS.md, index.html and the figures, from stored cells alone."""
+"""The page of results: RESULTS.md, index.html and the figures, from stored cells only."""
 
-import html
+from collections import defaultdict
+from collections.abc import Container
+from html import escape
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
-from .._files import write_atomically
-from . import figures, remarks, tables
+from ..io.atomic import write_atomically
+from . import tables
 from .cells import Store
+from .published import read_asset
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #888; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem; }
-h1 { line-height: 1.2 } h2 { margin-top: 2.5rem }
-.wide { overflow-x: auto }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left }
-th { white-space: nowrap } td { vertical-align: top }
-figure { margin: 1rem 0; background: #fff; border-radius: 6px; padding: .5rem }
-figure svg { width: 100%; height: auto; display: block }
-.no { color: #c0392b; font-weight: 600 }
-"""
+_TEXT = read_asset("page.toml")
 
 
 class Section(NamedTuple):
-    """A part of the page: a heading, some sentences, a table, and a figure by its file's name."""
+    """A part of the page: a heading, paragraphs, and a table or the name of a figure."""
 
     title: str
     text: str
-    table: tables.Table | None = None
-    figure: str | None = None
+    table: tables.Table | None
+    figure: str | None
 
 
 def write_page(store: Store) -> Path:
     """Write RESULTS.md, index.html and the figures into the store's folder."""
     drawn = _draw(store)
-    sections = [
-        section for section in _sections(store) if section.table is None or section.table.rows
-    ]
-    folder = store.folder
-    write_atomically(folder / "RESULTS.md", _markdown(sections, set(drawn)).encode())
-    write_atomically(folder / "index.html", _html(sections, drawn).encode())
-    return folder / "index.html"
+    contents = {f"{name}.svg": picture for name, picture in drawn.items()}
+    contents |= {"RESULTS.md": markdown(store, drawn), "index.html": _html(store, drawn)}
+    for name, text in contents.items():
+        write_atomically(store.folder / name, text.encode())
+    return store.folder / "index.html"
 
 
 def _draw(store: Store) -> dict[str, str]:
-    """Draw what can be drawn; return the SVG text of each figure."""
-    try:
-        pictures = {
-            "spectra": figures.spectra(store),
-            "ranking": figures.over_projections(store, "map"),
-            "classification": figures.over_projections(store, "knn"),
-            "theorems": figures.theorems(store),
-        }
-    except ImportError:
-        return {}  # no matplotlib: the tables stand alone
-    drawn = {}
-    for name, figure in pictures.items():
-        if figure is not None:
-            drawn[name] = figures.to_bytes(figure, "svg")
-            write_atomically(store.folder / f"{name}.svg", drawn[name])
-            write_atomically(store.folder / f"{name}.png", figures.to_bytes(figure, "png"))
-    return {name: content.decode() for name, content in drawn.items()}
+    """Return the SVG text of each figure that has something to show."""
+    if find_spec("matplotlib") is None:
+        return {}  # there are only tables
+    from . import figures
+
+    pictures = {
+        "spectra": figures.spectra(store),
+        "ranking": figures.over_projections(store, "map"),
+        "classification": figures.over_projections(store, "knn"),
+        "theorems": figures.theorems(store),
+    }
+    return {name: figures.to_svg(drawn).decode() for name, drawn in pictures.items() if drawn}
 
 
-def _conclusions(findings: tables.Table) -> str:
-    """How often each finding holds, and what we make of those that do not."""
-    verdicts: dict[str, list[bool]] = {}
-    for _, finding, _, verdict in findings.rows:
-        verdicts.setdefault(finding, []).append(verdict == "holds")
-    lines = [
-        f"{finding}: holds on {sum(held)} of {len(held)} data sets."
-        for finding, held in verdicts.items()
-    ]
+def _sections(store: Store, drawn: Container[str]) -> list[Section]:
+    """Return the sections that have something to show: a table with rows, or a drawn figure."""
+    sections = []
+    for entry in _TEXT["sections"]:
+        name, figure = entry.get("table"), entry.get("figure")
+        table = getattr(tables, name)(store) if name else None
+        shown = figure in drawn if table is None else table.rows
+        if shown:
+            text = "\n\n".join(map(str.strip, (entry["text"], *_remarks(name, table))))
+            sections.append(Section(entry["title"], text, table, figure))
+    return sections
+
+
+def _remarks(name: str | None, table: tables.Table | None) -> list[str]:
+    """Return paragraphs on a table that depend on its rows."""
+    if table is None or name not in _TEXT["remarks"]:
+        return []
+    remarks = _TEXT["remarks"][name].items()
+    if name == "differences":
+        outside = {text for row in table.rows if row[-1] == "outside" for text in row[:2]}
+        return [remark for key, remark in remarks if key in outside]
+    verdicts = defaultdict(list)
+    for _, finding, _, verdict in table.rows:
+        verdicts[finding].append(verdict == "holds")
+    counts = [f"{key}: holds on {sum(v)} of {len(v)} data sets." for key, v in verdicts.items()]
     failed = [finding for finding, held in verdicts.items() if not all(held)]
-    if any("faster" in finding for finding in failed):
-        lines.append(remarks.SPEED)
-    if any("m = 50" in finding for finding in failed):
-        lines.append(remarks.PROJECTIONS)
-    return "\n\n".join(lines)
+    return counts + [remark for key, remark in remarks if any(key in text for text in failed)]
 
 
-def _reasons(differences: tables.Table) -> str:
-    """What we make of the differences, for the data sets and methods that are there."""
-    outside = [row for row in differences.rows if row[-1] == "outside"]
-    sets, methods = {row[0] for row in outside}, {row[1] for row in outside}
-    parts = [remarks.GENERAL]
-    parts += [text for name, text in remarks.BY_DATASET.items() if name in sets]
-    parts += [text for name, text in remarks.BY_METHOD.items() if name in methods]
-    return "\n\n".join(parts)
-
-
-def _sections(store: Store) -> list[Section]:
-    findings, differences = tables.findings(store), tables.differences(store)
-    return [
-        Section(
-            "The paper's findings, checked",
-            _conclusions(findings),
-            findings,
-        ),
-        Section(
-            "Table 1: data sets",
-            "Classes, features, training and test rows, ours and the paper's. Stand-ins are other "
-            "data of the same kind, where the paper's are not to be had.",
-            tables.statistics(store),
-        ),
-        Section(
-            "Figure 1: eigenvalue distributions",
-            "Eigenvalues of the covariance of the training rows, as shares of their sum.",
-            figure="spectra",
-        ),
-        Section(
-            "Table 2: CPU time",
-            "CPU seconds at m = 10: one thread, sampling of triplets left out, projections and "
-            "principal components counted. In brackets the paper's, in seconds, and how many times "
-            "ours that is.",
-            tables.times(store),
-        ),
-        Section(
-            "Table 3: ranking",
-            "mAP in per cent at m = 10, mean ± standard deviation over trials; in brackets the "
-            "paper's.",
-            tables.ranking(store),
-        ),
-        Section(
-            "Where our mAP differs from the paper's, and why",
-            _reasons(differences),
-            differences,
-        ),
-        Section(
-            "Figure 2: ranking over the number of projections",
-            "mAP as m goes from 10 to 50; bars show the standard deviation over trials. Dashed: "
-            "methods that do not project.",
-            figure="ranking",
-        ),
-        Section(
-            "5-NN accuracy",
-            "In per cent at m = 10.",
-            tables.classification(store),
-        ),
-        Section(
-            "Figure 3: classification over the number of projections",
-            "5-NN accuracy as m goes from 10 to 50.",
-            figure="classification",
-        ),
-        Section(
-            "The regularisation λ",
-            "mAP of DuRP in per cent at m = 10. The paper fixes λ = 1/N and calls the result "
-            "insensitive; the last column is the range over the four values.",
-            tables.regularisation(store),
-        ),
-        Section(
-            "Theorem 1",
-            "Data of rank r, hinge loss, dual problems solved to a relative gap of 1e-8. The bound "
-            "applies from the m at which ε ≤ 1/6, with δ = 0.1.",
-            tables.theorem1(store),
-        ),
-        Section(
-            "Theorem 2",
-            "Data of full rank, smoothed hinge loss (γ = 1), λ = 1/N, δ = 0.1. The bound applies "
-            "from the m at which ε ≤ 1/2; it is loose by orders of magnitude.",
-            tables.theorem2(store),
-        ),
-        Section("Theorems 1 and 2 over m", "Mean and range over trials.", figure="theorems"),
-    ]
-
-
-_TITLE = "The paper's experiments, reproduced"
-_INTRODUCTION = (
-    "Qian, Jin, Zhang, Zhu: Towards Making High Dimensional Distance Metric Learning Practical. "
-    "Made by `dualmetric reproduce` from the stored results beside this page."
-)
-
-
-def _markdown(sections: list[Section], drawn: set[str]) -> str:
-    lines = [f"# {_TITLE}", "", _INTRODUCTION, ""]
-    for section in sections:
-        if section.figure is not None and section.figure not in drawn:
-            continue
+def markdown(store: Store, drawn: Container[str]) -> str:
+    """Return the text of RESULTS.md; ``drawn`` are the names of the figures it shows."""
+    lines = [f"# {_TEXT['title']}", "", _TEXT["introduction"]]
+    for section in _sections(store, drawn):
         lines += [f"## {section.title}", "", section.text, ""]
         if section.table is not None:
-            lines.append("| " + " | ".join(section.table.headings) + " |")
-            lines.append("|" + "---|" * len(section.table.headings))
-            lines += ["| " + " | ".join(row) + " |" for row in section.table.rows]
-            lines.append("")
+            headings, rows = section.table
+            rules = ["---"] * len(headings)
+            lines += [*(f"| {' | '.join(row)} |" for row in (headings, rules, *rows)), ""]
         if section.figure is not None:
             lines += [f"![{section.title}]({section.figure}.svg)", ""]
     return "\n".join(lines)
 
 
-def _html(sections: list[Section], drawn: dict[str, str]) -> str:
-    parts = [
-        "<!doctype html><html lang='en'><meta charset='utf-8'>",
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>{html.escape(_TITLE)}</title><style>{_STYLE}</style>",
-        f"<h1>{html.escape(_TITLE)}</h1><p>{html.escape(_INTRODUCTION).replace('`', '')}</p>",
-    ]
-    for section in sections:
-        if section.figure is not None and section.figure not in drawn:
-            continue
-        paragraphs = "".join(f"<p>{html.escape(text)}</p>" for text in section.text.split("\n\n"))
-        parts.append(f"<h2>{html.escape(section.title)}</h2>{paragraphs}")
+def _html(store: Store, drawn: dict[str, str]) -> str:
+    parts = []
+    for section in _sections(store, drawn):
+        parts.append(f"<h2>{escape(section.title)}</h2>")
+        parts += [f"<p>{escape(text)}</p>" for text in section.text.split("\n\n")]
         if section.table is not None:
             parts.append(_html_table(section.table))
         if section.figure is not None:
             picture = drawn[section.figure]
             parts.append(f"<figure>{picture[picture.index('<svg') :]}</figure>")
-    return "\n".join(parts) + "\n"
+    template = files(__package__).joinpath("assets", "page.html").read_text(encoding="utf-8")
+    return Template(template).substitute(
+        title=escape(_TEXT["title"]),
+        introduction=escape(_TEXT["introduction"].strip()).replace("`", ""),
+        sections="\n".join(parts),
+    )
 
 
 def _html_table(table: tables.Table) -> str:
     def cell(text: str) -> str:
         mark = " class='no'" if text == "does not hold" else ""
-        return f"<td{mark}>{html.escape(text)}</td>"
+        return f"<td{mark}>{escape(text)}</td>"
 
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in table.headings)
-    body = "".join(f"<tr>{''.join(cell(text) for text in row)}</tr>" for row in table.rows)
+    head = "".join(f"<th>{escape(text)}</th>" for text in table.headings)
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in table.rows)
     return f"<div class='wide'><table><tr>{head}</tr>{body}</table></div>"

@@ -1,4 +1,4 @@
-"""Compute the cells that are missing, one at a time, each stored as soon as it is done."""
+"""Compute the missing cells one at a time, and store each as soon as it is done."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -8,24 +8,23 @@ from typing import Any
 from .cells import Cell, Store
 from .published import COUNTERPART, STATISTICS
 
-# Rough seconds of a cell with 1,000 features, and how they grow with the features.
+# Rough seconds of a cell with 1,000 features, and the power of the features they grow with.
 _COST = {"DuOri": (80.0, 2), "OASIS": (50.0, 2), "LMNN": (20.0, 1), "DuRP": (1.0, 1)}
 
 
 def weight(cell: Cell) -> float:
-    """Return a rough cost of a cell against the others."""
-    if cell.kind != "fit":
-        return 0.5
-    _, features, _, _ = STATISTICS.get(COUNTERPART.get(cell.dataset or "", ""), (0, 256, 0, 0))
+    """Return the rough cost of a cell, relative to other cells."""
+    # a set that is not in the paper counts as usps
+    _, features, _, _ = STATISTICS[COUNTERPART.get(cell.dataset or "", "usps")]
     cost, power = _COST.get(cell.method or "", (0.0, 0))
     return 0.5 + cost * (features / 1000) ** power
 
 
 class TimeLeft:
-    """How long the cells that are left will take, going by those that are done.
+    """An estimate of the time that the remaining cells take.
 
-    A cell is taken to need as long as the last one of its data set, method and m; the first of
-    these, as long as its weight says. ``clock`` gives the seconds.
+    A cell is expected to take as long as the last one with the same data set, method and m, or in
+    proportion to its weight if there is none.
     """
 
     def __init__(self, cells: Iterable[Cell], clock: Callable[[], float] = perf_counter) -> None:
@@ -36,11 +35,11 @@ class TimeLeft:
         self._weight = self._seconds = 0.0
 
     def begin(self) -> None:
-        """Note that a cell begins."""
+        """Record that a cell begins."""
         self._began = self._clock()
 
     def end(self, cell: Cell) -> None:
-        """Note that the cell is done."""
+        """Record that the cell is done."""
         seconds = self._clock() - self._began
         self._known[_like(cell)] = seconds
         self._weight += weight(cell)
@@ -61,17 +60,15 @@ def _like(cell: Cell) -> tuple[Any, ...]:
     return cell.kind, cell.dataset, cell.method, cell.m, cell.rank
 
 
-def run_cells(
-    store: Store, cells: Iterable[Cell], progress: Callable[[Cell, bool], object]
-) -> None:
-    """Compute and store what is missing. ``progress(cell, done)`` is called around each."""
+def run_cells(store: Store, cells: Iterable[Cell], progress: Callable[[Cell, bool], Any]) -> None:
+    """Compute and store the missing cells; call ``progress(cell, done)`` before and after each."""
     for cell in cells:
         progress(cell, False)
         if not store.has(cell):
             begin = perf_counter()
             with warnings.catch_warnings(record=True) as warned:
-                # kept with the cell: small sets have fewer active triplets than the paper's
-                # number, LMNN may stop before it has converged
+                # Stored with the cell: a small set may have too few active triplets, and LMNN
+                # may stop before it has converged.
                 warnings.simplefilter("always", UserWarning)
                 result = _compute(cell)
             remarks = sorted({str(warning.message) for warning in warned})
@@ -82,10 +79,5 @@ def run_cells(
 def _compute(cell: Cell) -> dict[str, Any]:
     from . import compute, theorems
 
-    work: dict[str, Callable[[Cell], dict[str, Any]]] = {
-        "fit": compute.run_fit,
-        "statistics": compute.run_statistics,
-        "theorem1": theorems.run_theorem1,
-        "theorem2": theorems.run_theorem2,
-    }
-    return work[cell.kind](cell)
+    module = compute if cell.kind in ("fit", "statistics") else theorems
+    return getattr(module, f"run_{cell.kind}")(cell)

@@ -1,11 +1,11 @@
-"""Stored fits, gathered by data set and method: what tables and figures are made from."""
+"""Stored results summarised by data set and method, for tables and figures."""
 
 from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cells import Cell, Store
+from .cells import Cell, Store, m_of
 from .published import COUNTERPART, STATISTICS
 
 Fits = dict[Cell, dict[str, Any]]
@@ -19,40 +19,40 @@ class Spread(NamedTuple):
     trials: int
 
     def show(self, digits: int = 1, factor: float = 1.0) -> str:
-        """``64.5 ± 1.6``; the mean alone where there was one trial."""
+        """Return ``64.5 ± 1.6``, or only the mean if there was one trial."""
         mean = f"{factor * self.mean:,.{digits}f}"
         return mean if self.trials == 1 else f"{mean} ± {factor * self.std:.{digits}f}"
 
 
-def over_trials(fits: Fits, value: str, **wanted: Any) -> Spread | None:
-    """Spread of one value over the seeds of the cells that match, or None without any."""
+def over_trials(
+    fits: Fits, dataset: str, method: str, value: str, m: int = 10, reg: float | None = None
+) -> Spread | None:
+    """Return a method's value over trials, or None if there are none; λ = 1/N by default."""
+    wanted = (dataset, method, m_of(method, m), reg)
     values = [
         result[value]
         for cell, result in fits.items()
-        if all(getattr(cell, name) == what for name, what in wanted.items())
+        if (cell.dataset, cell.method, cell.m, cell.reg) == wanted
     ]
-    if not values:
-        return None
-    return Spread(float(np.mean(values)), float(np.std(values)), len(values))
+    return Spread(float(np.mean(values)), float(np.std(values)), len(values)) if values else None
 
 
-def at_ten(fits: Fits, dataset: str, method: str, value: str) -> Spread | None:
-    """The value of a method as Tables 2 and 3 show it: m = 10 where it projects, λ = 1/N."""
-    m = 10 if method in ("DuRP", "SRP", "SPCA", "LMNN") else None
-    return over_trials(fits, value, dataset=dataset, method=method, m=m, reg=None)
+def by_rank_and_m(store: Store, kind: str) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """Return the trials of a theorem by rank (0 if it has none) and m, in order."""
+    grouped = defaultdict(list)
+    for cell, result in store.results(kind).items():
+        grouped[cell.rank or 0, cell.m or 0].append(result)
+    return dict(sorted(grouped.items()))
 
 
 def datasets(store: Store) -> list[str]:
-    """Data sets with stored results, those of the paper first and in its order."""
+    """Return the data sets with stored results, in the paper's order and then by name."""
     found = {cell.dataset for kind in ("statistics", "fit") for cell in store.results(kind)}
-    order = defaultdict(lambda: len(STATISTICS), {n: i for i, n in enumerate(STATISTICS)})
-    return sorted(
-        (name for name in found if name is not None),
-        key=lambda name: (order[COUNTERPART.get(name, "")], name),
-    )
+    order = {name: list(STATISTICS).index(theirs) for name, theirs in COUNTERPART.items()}
+    return sorted(filter(None, found), key=lambda name: (order.get(name, len(order)), name))
 
 
 def display_name(name: str) -> str:
-    """A data set's name, with what it stands in for."""
+    """Return a data set's name, and the paper's set it stands in for, if any."""
     counterpart = COUNTERPART.get(name, name)
     return name if counterpart == name else f"{name} (stand-in for {counterpart})"

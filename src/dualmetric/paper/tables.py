@@ -1,10 +1,11 @@
-"""Tables of the paper's numbers beside ours, made from stored cells alone."""
+"""Tables of the paper's numbers and ours, made from stored cells only."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-from .cells import METHODS, REGS, Store
+from .cells import METHODS, REGS, Cell, Store
 from .published import COUNTERPART, MAP, MINUTES, STATISTICS, Value
-from .summary import Fits, Spread, at_ten, datasets, display_name, over_trials
+from .summary import Fits, Spread, by_rank_and_m, datasets, display_name, over_trials
 
 
 class Table(NamedTuple):
@@ -16,84 +17,76 @@ class Table(NamedTuple):
 
 def statistics(store: Store) -> Table:
     """Table 1: sizes of the data sets."""
+
+    def sizes(numbers: Iterable[int]) -> str:
+        return " / ".join(f"{number:,}" for number in numbers) or "–"
+
     rows = []
-    found = {cell.dataset: result for cell, result in store.results("statistics").items()}
+    found = store.results("statistics")
     for name in datasets(store):
-        if name not in found:
-            continue
-        ours = [found[name][key] for key in ("classes", "features", "train", "test")]
-        paper = STATISTICS.get(COUNTERPART.get(name, ""))
-        rows.append(
-            [
-                display_name(name),
-                " / ".join(f"{value:,}" for value in ours),
-                " / ".join(f"{value:,}" for value in paper) if paper else "–",
-                found[name]["note"],
-            ]
-        )
+        ours = found.get(Cell("statistics", name))
+        if ours is not None:
+            counts = sizes(ours[key] for key in ("classes", "features", "train", "test"))
+            paper = sizes(STATISTICS.get(COUNTERPART.get(name, ""), ()))
+            rows.append([display_name(name), counts, paper, ours["note"]])
     return Table(["data set", "classes / features / train / test", "paper", "what it is"], rows)
 
 
 def times(store: Store) -> Table:
-    """Table 2: CPU seconds at m = 10, one thread, sampling left out."""
-    fits = store.results("fit")
-    rows = []
-    for name in datasets(store):
-        row = [display_name(name)]
-        for method in METHODS[1:]:
-            ours = at_ten(fits, name, method, "cpu_seconds")
-            paper = MINUTES.get(COUNTERPART.get(name, ""), {}).get(method)
-            row.append("–" if ours is None else ours.show(2) + _against(paper, ours))
-        if set(row[1:]) != {"–"}:
-            rows.append(row)
-    return Table(["data set", *METHODS[1:]], rows)
+    """Table 2: CPU seconds at m = 10 in one thread, without sampling."""
+
+    def show(ours: Spread, paper: Value | None) -> str:
+        if paper is None:
+            return ours.show(2)
+        seconds = 60 * paper.mean
+        return f"{ours.show(2)} ({seconds:,.0f}; {seconds / ours.mean:,.0f} ×)"
+
+    return _by_method(store, METHODS[1:], "cpu_seconds", MINUTES, show)
 
 
 def ranking(store: Store) -> Table:
     """Table 3: mAP in per cent at m = 10."""
-    fits = store.results("fit")
-    rows = []
-    for name in datasets(store):
-        row = [display_name(name)]
-        for method in METHODS:
-            ours = at_ten(fits, name, method, "map")
-            paper = MAP.get(COUNTERPART.get(name, ""), {}).get(method)
-            row.append("–" if ours is None else ours.show(1, 100) + _beside(paper))
-        if set(row[1:]) != {"–"}:
-            rows.append(row)
-    return Table(["data set", *METHODS], rows)
-
-
-def differences(store: Store) -> Table:
-    """Where our mAP on the paper's own sets differs by more than the paper's spread."""
-    fits = store.results("fit")
-    rows = []
-    for name in datasets(store):
-        if name not in MAP:
-            continue
-        for method in METHODS:
-            ours, paper = at_ten(fits, name, method, "map"), MAP[name].get(method)
-            if ours is None or paper is None:
-                continue
-            difference = 100 * ours.mean - paper.mean
-            spread = paper.spread or 0.0
-            verdict = "within the paper's spread" if abs(difference) <= spread else "outside"
-            rows.append(
-                [name, method, _shown(paper), ours.show(1, 100), f"{difference:+.1f}", verdict]
-            )
-    return Table(["data set", "method", "paper", "ours", "difference", ""], rows)
+    return _by_method(store, METHODS, "map", MAP, _percent)
 
 
 def classification(store: Store) -> Table:
     """5-NN accuracy in per cent at m = 10 (the first points of Figure 3)."""
+    return _by_method(store, METHODS, "knn", {}, _percent)
+
+
+def _by_method(
+    store: Store,
+    methods: tuple[str, ...],
+    value: str,
+    published: dict[str, dict[str, Value]],
+    show: Callable[[Spread, Value | None], str],
+) -> Table:
+    """One row per data set, one column per method; ``show`` formats our value and the paper's."""
     fits = store.results("fit")
     rows = []
     for name in datasets(store):
-        found = [at_ten(fits, name, method, "knn") for method in METHODS]
-        if any(found):
-            shown = ["–" if ours is None else ours.show(1, 100) for ours in found]
+        found = {method: over_trials(fits, name, method, value) for method in methods}
+        if any(found.values()):
+            paper = published.get(COUNTERPART.get(name, ""), {})
+            shown = [show(ours, paper.get(key)) if ours else "–" for key, ours in found.items()]
             rows.append([display_name(name), *shown])
-    return Table(["data set", *METHODS], rows)
+    return Table(["data set", *methods], rows)
+
+
+def differences(store: Store) -> Table:
+    """Differences to the paper's mAP on its own sets; outside if larger than its spread."""
+    fits = store.results("fit")
+    rows = []
+    for name in datasets(store):
+        for method, paper in MAP.get(name, {}).items():
+            ours = over_trials(fits, name, method, "map")
+            if ours is not None:
+                difference, spread = 100 * ours.mean - paper.mean, paper.spread
+                inside = abs(difference) <= (spread or 0.0)
+                verdict = "within the paper's spread" if inside else "outside"
+                theirs = f"{paper.mean}" if spread is None else f"{paper.mean} ± {spread}"
+                rows.append([name, method, theirs, _percent(ours), f"{difference:+.1f}", verdict])
+    return Table(["data set", "method", "paper", "ours", "difference", ""], rows)
 
 
 def regularisation(store: Store) -> Table:
@@ -101,114 +94,82 @@ def regularisation(store: Store) -> Table:
     fits = store.results("fit")
     rows = []
     for name in datasets(store):
-        found = [
-            over_trials(fits, "map", dataset=name, method="DuRP", m=10, reg=reg) for reg in REGS
-        ]
-        if not any(found):
-            continue
-        means = [100 * ours.mean for ours in found if ours is not None]
-        shown = ["–" if ours is None else ours.show(1, 100) for ours in found]
-        rows.append([display_name(name), *shown, f"{max(means) - min(means):.1f}"])
+        found = [over_trials(fits, name, "DuRP", "map", reg=reg) for reg in REGS]
+        means = [100 * ours.mean for ours in found if ours]
+        if means:
+            shown = [_percent(ours) if ours else "–" for ours in found]
+            rows.append([display_name(name), *shown, f"{max(means) - min(means):.1f}"])
     return Table(["data set", *(f"λ = {reg:g}" for reg in REGS), "range"], rows)
 
 
 def findings(store: Store) -> Table:
-    """The paper's findings, each checked on each data set."""
+    """The paper's findings, checked on each data set."""
     fits = store.results("fit")
-    rows = []
-    for name in datasets(store):
-        label = display_name(name)
-        rows += [[label, *row] for row in _findings_on(fits, name)]
+    rows = [
+        [display_name(name), finding, measured, _holds(true)]
+        for name in datasets(store)
+        for finding, measured, true in _findings_on(fits, name)
+    ]
     return Table(["data set", "finding", "measured", ""], rows)
 
 
-def _findings_on(fits: Fits, name: str) -> list[list[str]]:
-    rows = []
-    found = {method: at_ten(fits, name, method, "map") for method in METHODS}
-    times = {method: at_ten(fits, name, method, "cpu_seconds") for method in METHODS}
-    durp = found["DuRP"]
+def _findings_on(fits: Fits, name: str) -> Iterator[tuple[str, str, bool]]:
+    durp = over_trials(fits, name, "DuRP", "map")
     for other in ("SRP", "SPCA"):
-        theirs = found[other]
+        theirs = over_trials(fits, name, other, "map")
         if durp and theirs:
             gain = 100 * (durp.mean - theirs.mean)
-            rows.append([f"DuRP ranks better than {other}", f"{gain:+.2f} mAP", _holds(gain > 0)])
+            yield f"DuRP ranks better than {other}", f"{gain:+.2f} mAP", gain > 0
+    fast = over_trials(fits, name, "DuRP", "cpu_seconds")
     for other, factor in (("OASIS", 20), ("DuOri", 100)):
-        ours, slow = times["DuRP"], times[other]
-        if ours and slow:
-            ratio = slow.mean / ours.mean
-            rows.append(
-                [
-                    f"DuRP is at least {factor} × faster than {other}",
-                    f"{ratio:,.1f} ×",
-                    _holds(ratio >= factor),
-                ]
-            )
-    fifty = over_trials(fits, "map", dataset=name, method="DuRP", m=50, reg=None)
+        slow = over_trials(fits, name, other, "cpu_seconds")
+        if fast and slow:
+            ratio = slow.mean / fast.mean
+            finding = f"DuRP is at least {factor} × faster than {other}"
+            yield finding, f"{ratio:,.1f} ×", ratio >= factor
+    fifty = over_trials(fits, name, "DuRP", "map", m=50)
     if durp and fifty:
         loss = 100 * (fifty.mean - durp.mean)
-        rows.append(
-            ["DuRP with m = 10 is within 2 points of m = 50", f"{loss:+.2f} mAP", _holds(loss <= 2)]
-        )
-    return rows
+        yield "DuRP with m = 10 is within 2 points of m = 50", f"{loss:+.2f} mAP", loss <= 2
 
 
 def theorem1(store: Store) -> Table:
     """Largest error of the recovered metric over trials, and Theorem 1's bound."""
-    results = store.results("theorem1")
-    rows = []
-    for rank, m in sorted({(cell.rank or 0, cell.m or 0) for cell in results}):
-        these = [r for cell, r in results.items() if (cell.rank, cell.m) == (rank, m)]
-        error = max(result["error"] for result in these)
-        bound = these[0]["bound"]
-        rows.append(
-            [
-                str(rank),
-                f"{m:,}",
-                f"{error:.3f}",
-                "does not apply" if bound is None else f"{bound:.3f}",
-                "–" if bound is None else _holds(error <= bound),
-            ]
-        )
+    rows = [
+        [str(rank), f"{m:,}", _over(max, trials, "error"), *_check(trials)]
+        for (rank, m), trials in by_rank_and_m(store, "theorem1").items()
+    ]
     return Table(["rank r", "m", "largest error", "bound", ""], rows)
 
 
 def theorem2(store: Store) -> Table:
-    """Largest error of the dual variables over trials, Theorem 2's bound, and ‖Ĝ − G‖."""
-    results = store.results("theorem2")
+    """Largest error of the dual variables over trials, and what to compare it with."""
     rows = []
-    for m in sorted({cell.m or 0 for cell in results}):
-        these = [result for cell, result in results.items() if cell.m == m]
-        error = max(result["error"] for result in these)
-        bound = these[0]["bound"]
-        rows.append(
-            [
-                f"{m:,}",
-                f"{error:.3g}",
-                "does not apply" if bound is None else f"{min(r['bound'] for r in these):,.0f}",
-                "–" if bound is None else _holds(all(r["error"] <= r["bound"] for r in these)),
-                f"{max(result['gram_error'] for result in these):.3f}",
-                f"{max(result['kappa'] for result in these):.0f}",
-            ]
-        )
-    headings = ["m", "largest ‖α − α̂‖", "bound", "", "largest ‖Ĝ − G‖/‖G‖", "largest κ"]
+    for (_, m), trials in by_rank_and_m(store, "theorem2").items():
+        ratio = max(trial["error"] / trial["bound_given_gram"] for trial in trials)
+        row = [f"{m:,}", _over(max, trials, "error"), *_check(trials), f"{ratio:.2f}"]
+        row += [_over(min, trials, key) for key in ("error_of_ones", "size", "diameter")]
+        rows.append([*row, _over(max, trials, "gram_error")])
+    headings = ["m", "largest ‖α − α̂‖", "smallest bound", "", "largest ‖α − α̂‖ / b"]
+    headings += ["‖α − 1‖", "‖α‖", "diameter √N", "largest ‖Ĝ − G‖ / ‖G‖"]
     return Table(headings, rows)
+
+
+def _over(choose: Callable[..., float], trials: list[dict[str, Any]], key: str) -> str:
+    return f"{choose(trial[key] for trial in trials):.3f}"
+
+
+def _check(trials: list[dict[str, Any]]) -> list[str]:
+    """Return the smallest bound of a theorem over trials, and whether each trial is within its."""
+    if trials[0]["bound"] is None:
+        return ["does not apply", "–"]
+    holds = all(trial["error"] <= trial["bound"] for trial in trials)
+    return [_over(min, trials, "bound"), _holds(holds)]
 
 
 def _holds(true: bool) -> str:
     return "holds" if true else "does not hold"
 
 
-def _shown(paper: Value) -> str:
-    return f"{paper.mean}" if paper.spread is None else f"{paper.mean} ± {paper.spread}"
-
-
-def _against(paper: Value | None, ours: Spread) -> str:
-    """The paper's seconds, and how many times ours they are."""
-    if paper is None:
-        return ""
-    seconds = 60 * paper.mean
-    return f" ({seconds:,.0f}; {seconds / ours.mean:,.0f} ×)"
-
-
-def _beside(paper: Value | None) -> str:
-    return "" if paper is None else f" ({paper.mean})"
+def _percent(ours: Spread, paper: Value | None = None) -> str:
+    return ours.show(1, 100) + (f" ({paper.mean})" if paper else "")

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page on what a learned metric changed."""
+"""The report: one self-contained HTML page that shows what a learned metric changed."""
 
 import base64
 import hashlib
@@ -13,8 +13,8 @@ import numpy as np
 
 from .._explain import namer
 from .._version import __version__
-from ..comparison import Scores
 from ..metric import Metric
+from ..side_by_side import Scores
 from . import _pictures, _sections
 from ._explorer import explorer_data, heat_pictures
 from ._material import DISTANCES, clean, gather
@@ -37,43 +37,43 @@ def build_report(
     scores: dict[str, Scores] | None = None,
     row_numbers: Any = None,
 ) -> str:
-    """Build a page that shows what the metric changed on rows it was not learned on.
+    """Build a page that shows what the metric changed on rows it was not learned from.
 
     It compares the learned distance with the plain ones, overall and class by class, draws maps of
     the rows, and lets people look up the nearest rows of a query before and after. The page needs
-    no network, and loads nothing.
+    no network and loads nothing.
 
     Parameters
     ----------
     metric : Metric
         What was learned.
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
-        Rows to judge it by: raw counts, where the metric has ``idf``.
+        Rows to judge it by: raw counts, if the metric has ``idf``.
     y : array-like of shape (n_rows,)
         Their classes.
     X_train, y_train : optional
-        Rows and classes that vote in k-NN classification, as for `comparison.compare`.
+        Rows and classes that vote in k-NN classification, as for `side_by_side.compare`.
     title : str
-        What the page is about: the name of the data, say.
+        Title of the page: for example, the name of the data.
     class_names : sequence of str, optional
-        Names of the classes, where y counts them from 0; those of the metric's ``info`` if None,
-        and else the labels themselves.
+        Names of the classes, if y counts them from 0. By default those in ``info`` of the metric,
+        or else the labels themselves.
     feature_names : sequence of str, optional
         Names of the features; those of the metric if None.
     texts : sequence of str, optional
-        A text for each row, the beginning of which the explorer shows.
+        One text per row; the explorer shows its beginning.
     image_shape : tuple of int, optional
         ``(height, width)`` or ``(height, width, 3)``: the explorer shows rows as pictures.
     scores : dict of str to Scores, optional
-        What `comparison.compare` gave for these rows; computed here if None.
+        Result of `side_by_side.compare` for these rows; computed here if None.
     row_numbers : array-like of shape (n_rows,), optional
-        By which the page names rows: their places in a file, say. Counted from 0 if None.
+        Numbers by which the page names rows, such as their places in a file. Counted from 0 if
+        None.
 
     Returns
     -------
     str
-        HTML. At most 300 queries and 3,000 places on the map are in it, which keeps it well under
-        5 MB.
+        HTML. It holds at most 300 queries and 3,000 places on the map, to stay well under 5 MB.
     """
     if texts is not None and image_shape is not None:
         raise ValueError("rows are shown as texts or as pictures: give texts or image_shape")
@@ -82,22 +82,25 @@ def build_report(
     material = gather(metric, X, y, X_train, y_train, class_names, scores)
     data = explorer_data(material, name_of, texts, shape)
     if row_numbers is not None:
-        data["rows"] = _renumbered(data["rows"], row_numbers, material.n_rows)
+        numbers = np.asarray(row_numbers)
+        if numbers.shape != (material.n_rows,):
+            raise ValueError(f"{numbers.size} row numbers were given for {material.n_rows} rows")
+        data["rows"] = numbers[data["rows"]].tolist()
     if shape is not None:
-        data["directions"] = _direction_pictures(metric, shape)
-    script = _script()
+        _, directions = _sections.leading_directions(metric)
+        heat = None if directions is None else heat_pictures(directions.T, shape)
+        data["directions"] = None if heat is None else _pictures.sheet(heat)
+    script = "\n".join(_asset(name) for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return Template(_asset("page.html")).substitute(
+        _sections.result(material) | _sections.curves(material) | _sections.class_table(material),
         title=escape(clean(title)),
         summary=_sections.summary(material),
         script_hash=f"sha256-{digest}",
         style=_asset("style.css"),
         script=script,
         data=_embedded(data),
-        result=_sections.result(material),
-        curves=_sections.curves(material),
         spectrum=_sections.spectrum(material, name_of, with_names=shape is None),
-        classes=_sections.class_table(material),
         choosing=_sections.choosing_a_neighbour(material),
         how=_sections.how_it_was_made(material),
         before=DISTANCES[material.before],
@@ -107,31 +110,12 @@ def build_report(
     )
 
 
-def _renumbered(rows: list[int], row_numbers: Any, n_rows: int) -> list[int]:
-    numbers = np.asarray(row_numbers)
-    if numbers.shape != (n_rows,):
-        raise ValueError(f"{numbers.size} row numbers were given for {n_rows} rows")
-    return numbers[rows].tolist()
-
-
-def _direction_pictures(metric: Metric, shape: tuple[int, int, int]) -> _pictures.Sheet | None:
-    """Weights of the pixels in the leading directions, where the metric has such."""
-    found = _sections.leading_directions(metric)
-    if found is None or found[1] is None:
-        return None
-    return _pictures.sheet(heat_pictures(found[1].T, shape))
-
-
-def _script() -> str:
-    return "\n".join(_asset(name) for name in _SCRIPTS)
-
-
 def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _embedded(data: dict[str, Any]) -> str:
-    """JSON that cannot end the element it stands in, whatever the texts hold."""
+    """JSON that cannot end the HTML element around it, whatever the texts contain."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,4 @@
-"""Charts as SVG text: the style sheet gives them their colours."""
+"""Charts as SVG text; the style sheet sets their colours."""
 
 from html import escape
 from math import floor, log10
@@ -12,14 +12,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 18, 14, 54
 
 
 def precision_recall(recalls: Array, curves: list[tuple[str, str, Array]]) -> str:
-    """Draw curves of precision over recall.
-
-    Parameters
-    ----------
-    recalls : ndarray of shape (n_points,)
-    curves : list of (style, name, precisions)
-        The style is "after", "before" or "other", by which line and marks differ.
-    """
+    """Draw curves (style, name, precisions); styles are "after", "before" and "other"."""
     ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     parts = _frame(
         [(_x(t), f"{100 * t:.0f}") for t in ticks],
@@ -43,15 +36,14 @@ def precision_recall(recalls: Array, curves: list[tuple[str, str, Array]]) -> st
 
 
 def spectrum(shares: Array) -> str:
-    """Draw the share that each direction has in the metric, as bars."""
+    """Draw the share of each direction in the metric, as bars."""
     step = _nice_step(100 * shares[0] / 4)
     top = step * np.ceil(100 * shares[0] / step)
     n = len(shares)
     width = (_WIDTH - _LEFT - _RIGHT) / n
     every = max(1, int(_nice_step(n / 6)))
-    numbers = [1, *range(every, n + 1, every)] if every > 1 else range(1, n + 1)
     parts = _frame(
-        [(_LEFT + (k - 0.5) * width, str(k)) for k in dict.fromkeys(numbers)],
+        [(_LEFT + (k - 0.5) * width, str(k)) for k in sorted({1, *range(every, n + 1, every)})],
         [(_y(t / top), f"{t:g}") for t in np.arange(0, top + step / 2, step).round(6)],
         "Direction, the strongest first",
         "Share of the metric, %",
@@ -78,7 +70,7 @@ def _y(share: float) -> float:
 
 
 def _nice_step(at_least: float) -> float:
-    """Return the least of …, 1, 2, 5, 10, … that is not smaller."""
+    """Return the smallest of …, 1, 2, 5, 10, … that is at least this large."""
     if at_least <= 0:
         return 1.0
     power = 10.0 ** floor(log10(at_least))
@@ -90,39 +82,34 @@ def _frame(
 ) -> list[str]:
     """Grid lines, numbers and labels of both axes."""
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    parts = []
-    for y, text in up:
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(
-            f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
-        )
-    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-    for x, text in across:
-        parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{text}</text>'
-        )
-    middle = (_LEFT + right) / 2
-    parts.append(
+    middle, height = (_LEFT + right) / 2, (_TOP + bottom) / 2
+    lines = [
+        f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+        for y, text in up
+    ]
+    numbers = [
+        f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{text}</text>'
+        for x, text in across
+    ]
+    return [
+        *lines,
+        f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>',
+        *numbers,
         f'<text class="label" x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{x_label}</text>'
-    )
-    height = (_TOP + bottom) / 2
-    parts.append(
         f'<text class="label" transform="translate(14 {height}) rotate(-90)" '
-        f'text-anchor="middle">{y_label}</text>'
-    )
-    return parts
+        f'text-anchor="middle">{y_label}</text>',
+    ]
 
 
 def _mark(style: str, x: float, y: float, text: str) -> str:
-    """Mark a point with its numbers, by a shape of its own for each kind of curve."""
+    """Mark a point, with its numbers as a tooltip; each kind of curve has its own shape."""
     title = f"<title>{escape(text)}</title>"
     if style == "after":
         return f'<circle class="mark after" cx="{x:.1f}" cy="{y:.1f}" r="3.4">{title}</circle>'
     if style == "before":
-        return (
-            f'<rect class="mark before" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6">'
-            f"{title}</rect>"
-        )
+        place = f'x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6"'
+        return f'<rect class="mark before" {place}>{title}</rect>'
     corners = f"{x:.1f},{y - 3.6:.1f} {x + 3.4:.1f},{y + 2.6:.1f} {x - 3.4:.1f},{y + 2.6:.1f}"
     return f'<polygon class="mark other" points="{corners}">{title}</polygon>'
 

@@ -1,49 +1,35 @@
-"""Which features make up the distances between a query and many rows, at once."""
+"""Contributions of features to the distances between a query and many rows."""
 
 import numpy as np
 import scipy.sparse as sp
 
-from .. import products
-from .._types import Array, Rows
+from .._arrays import ops
+from .._explain import split
+from .._types import Array, Matrix
 from ..metric import Metric
 
 
-def contributions(metric: Metric, rows: Rows, query: int, others: Array) -> tuple[Array, ...]:
-    """Split the distances from one row to others into what each feature contributes.
+def contributions(metric: Metric, rows: Matrix, query: int, others: Array) -> tuple[Array, ...]:
+    """Distances from one row to others, the numbers of features, and their parts in each distance.
 
-    The same parts as `Metric.explain` gives, for rows that are weighted already; only features
-    that are not zero in all of these rows are looked at.
-
-    Returns
-    -------
-    distances : ndarray of shape (n_others,)
-    features : ndarray of shape (n_parts,)
-        Their numbers; the number after the last is the metric's centre.
-    parts : ndarray of shape (n_others, n_parts)
+    The parts are those of `Metric.explain`, for rows that are weighted already. The number after
+    the last feature stands for the centre of the metric. Features that are zero in all of these
+    rows may be left out.
     """
-    chosen = rows[np.concatenate([[query], others])]
-    features = np.arange(metric.n_features)
-    if products.is_sparse(chosen) and (metric.factor is not None or metric.centre is None):
-        features, columns = np.unique(chosen.indices, return_inverse=True)
-        shape = (chosen.shape[0], len(features))
-        chosen = sp.csr_matrix((chosen.data, columns, chosen.indptr), shape=shape)
-    x = products.to_dense(chosen).astype(np.float64)
-    factor = None if metric.factor is None else metric.factor[features].astype(np.float64)
-    z = x if factor is None else x @ factor
-    centre = np.zeros(z.shape[1]) if metric.centre is None else metric.centre.astype(np.float64)
-    lengths = np.ones(len(z))
-    if metric.kind == "cosine":
-        lengths = np.linalg.norm(z - centre, axis=1)
-        lengths[lengths == 0] = np.inf  # a row without direction counts as zero
-    x = x / lengths[:, None]
-    delta = x[0] - x[1:]
-    shift = centre * (1 / lengths[1:] - 1 / lengths[0])[:, None]
-    step = (delta if factor is None else delta @ factor) + shift
-    distances = np.linalg.norm(step, axis=1)
-    direction = step / np.where(distances > 0, distances, 1.0)[:, None]
-    parts = delta * (direction if factor is None else direction @ factor.T)
-    of_centre = np.einsum("ij,ij->i", shift, direction)
-    return distances, np.append(features, metric.n_features), np.column_stack([parts, of_centre])
+    chosen = ops.take_rows(rows, np.append(query, others))
+    n_features = metric.n_features
+    features = np.arange(n_features)
+    is_linear = not metric.outside and metric.before is None
+    if is_linear and (metric.factor is not None or metric.centre is None):
+        chosen = sp.csr_matrix(chosen)
+        features = np.unique(np.append(chosen.indices, 0))  # a metric needs at least one
+        chosen = chosen[:, features]
+        factor = None if metric.factor is None else metric.factor[features]
+        metric = Metric(factor, len(features), centre=metric.centre, distance=metric.kind)
+    x = ops.to_dense(chosen).astype(np.float64)
+    found = [split(metric, x[0], other) for other in x[1:]]
+    distances, parts = (np.array(values) for values in zip(*found, strict=True))
+    return distances, np.append(features, n_features), parts
 
 
 def largest(parts: Array, top: int) -> Array:

@@ -1,60 +1,40 @@
-"""What a report is made of: rows, classes, scores, and which plain distance stands for "before"."""
+"""Contents of a report: rows, classes, scores, and the plain distance that is called "before"."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .. import products
-from .._types import Array, Rows
+from .._types import Array, Matrix
 from .._validation import check_labels
-from ..comparison import Scores, compare, plain_rows
 from ..metric import Metric
+from ..side_by_side import Scores, compare, plain_rows
 
 DISTANCES = {"euclidean": "Euclidean", "cosine": "cosine", "learned": "learned"}
-"""How the page names the distances of a comparison."""
+"""How the page names the distances."""
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Everything that the parts of the page look at.
-
-    Attributes
-    ----------
-    metric : Metric
-    X, rows : the rows as given, and as the metric's L takes them.
-    codes : the class of each row, counted from 0.
-    class_names : their names.
-    scores : what `comparison.compare` gave.
-    before : "euclidean" or "cosine": the plain distance with the better mean average precision.
-    """
+    """Everything that the sections of the page use."""
 
     metric: Metric
-    X: Rows
-    rows: Rows
-    codes: Array
+    rows: Matrix  # as the metric's L takes them, after tf-idf
+    after_rows: Matrix  # rows between which the Euclidean distance is the learned one
+    codes: Array  # the class of each row, counted from 0
     class_names: list[str]
-    scores: dict[str, Scores]
-    before: str
+    scores: dict[str, Scores]  # the result of `side_by_side.compare`
+    before: str  # the plain distance with the better mean average precision
 
     @property
     def n_rows(self) -> int:
-        """Number of rows that were scored."""
         return len(self.codes)
 
-    @cached_property
-    def before_rows(self) -> Rows:
-        """Rows between which the Euclidean distance is the plain one."""
-        if self.before == "euclidean":
-            return self.rows
-        return products.unit_rows(self.rows, in_place=False)
-
-    @cached_property
-    def after_rows(self) -> Rows:
-        """Rows between which the Euclidean distance is the learned one."""
-        return self.metric.transform(self.X)
+    @property
+    def both(self) -> tuple[Scores, Scores]:
+        """Scores before and after."""
+        return self.scores[self.before], self.scores["learned"]
 
 
 def gather(
@@ -66,40 +46,40 @@ def gather(
     class_names: Sequence[str] | None,
     scores: dict[str, Scores] | None,
 ) -> Material:
-    """Check what was given, and score it where that has not been done."""
+    """Check the arguments, and compute the scores if they are not given."""
     rows = plain_rows(metric, X)
     labels = check_labels(y, rows.shape[0])
     if scores is None:
         scores = compare(metric, X, y, X_train, y_train)
-    if len(scores["learned"].average_precision) != len(labels):
+    n_scored = len(scores["learned"].average_precision)
+    if n_scored != len(labels):
         raise ValueError(
-            f"scores are of {len(scores['learned'].average_precision)} rows, but X has "
-            f"{len(labels)}: give the comparison of these rows, or leave scores out"
+            f"scores are for {n_scored} rows, but X has {len(labels)}: give the scores of these "
+            "rows, or leave them out"
         )
     classes, codes = np.unique(labels, return_inverse=True)
     before = max(("euclidean", "cosine"), key=lambda name: scores[name].map)
     names = _class_names(classes, class_names, metric.info.get("class_names"))
-    return Material(metric, X, rows, codes, names, scores, before)
+    return Material(metric, rows, metric.transform(X), codes, names, scores, before)
 
 
 def clean(text: object) -> str:
-    """Text that UTF-8 can hold: half a surrogate pair becomes a question mark."""
+    """Text that UTF-8 can encode: half a surrogate pair becomes a question mark."""
     return str(text).encode("utf-8", "replace").decode("utf-8")
 
 
 def _class_names(
     classes: Array, given: Sequence[str] | None, of_metric: Sequence[str] | None
 ) -> list[str]:
-    """Name the classes of the rows: by their place where labels count classes from 0."""
+    """Names of the classes: ``given[label]`` if labels count classes from 0."""
+    is_number = classes.dtype.kind in "iuf"
+    labels = [int(label) for label in classes] if is_number else list(classes)
     names = of_metric if given is None else given
-    counts_from_zero = classes.dtype.kind in "iu" or (
-        classes.dtype.kind == "f" and (classes == np.trunc(classes)).all()
-    )
-    if names is not None and counts_from_zero and classes[0] >= 0 and classes[-1] < len(names):
-        return [clean(names[int(label)]) for label in classes]
+    if names is not None and is_number and labels[0] >= 0 and labels[-1] < len(names):
+        return [clean(names[label]) for label in labels]
     if given is not None:
         raise ValueError(
             f"{len(given)} class names were given, but the labels do not count classes from 0 to "
             f"{len(given) - 1}: leave class_names out, or give one for each"
         )
-    return [clean(int(label) if classes.dtype.kind == "f" else label) for label in classes]
+    return [clean(label) for label in labels]

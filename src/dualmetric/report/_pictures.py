@@ -1,24 +1,15 @@
-"""Rows as pictures: many small ones in a single PNG, which a page holds as text."""
+"""Rows as pictures: many small ones in one PNG, embedded in the page as text."""
 
 import base64
 import struct
 import zlib
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
 from .._types import Array
 
 _COLUMNS = 64
-
-
-class Sheet(TypedDict):
-    """A PNG of equally large pictures, side by side in rows, for the page's script."""
-
-    src: str
-    width: int
-    height: int
-    columns: int
 
 
 def check_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
@@ -28,7 +19,7 @@ def check_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
         shape = (*shape, 1)
     if len(shape) != 3 or shape[2] not in (1, 3) or min(shape) < 1:
         raise ValueError(
-            f"image_shape must be (height, width), or (height, width, 3) for colours; got "
+            "image_shape must be (height, width), or (height, width, 3) for colours; got "
             f"{tuple(image_shape)}"
         )
     if np.prod(shape) != n_features:
@@ -42,20 +33,20 @@ def check_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
 def shrunk(pictures: Array, largest: int) -> Array:
     """Pictures (n × height × width × colours) with sides of at most ``largest``.
 
-    Each pixel becomes the mean of a square of them; a margin that fills no square is cut off.
+    Each new pixel is the mean of a square of old ones; what fills no square is cut off.
     """
     n, height, width, colours = pictures.shape
     side = -(-max(height, width) // largest)
     if side == 1:
         return pictures
     down, across = max(1, height // side), max(1, width // side)
-    tall, wide = min(side, height), min(side, width)
-    cut = pictures[:, : down * tall, : across * wide]
-    return cut.reshape(n, down, tall, across, wide, colours).mean(axis=(2, 4))
+    rows, columns = min(side, height), min(side, width)
+    cut = pictures[:, : down * rows, : across * columns]
+    return cut.reshape(n, down, rows, across, columns, colours).mean(axis=(2, 4))
 
 
-def sheet(pictures: Array) -> Sheet:
-    """Put pictures (n × height × width × colours, uint8) into one PNG."""
+def sheet(pictures: Array) -> dict[str, Any]:
+    """Put pictures (n × height × width × colours, uint8) into one PNG, for the script."""
     n, height, width, colours = pictures.shape
     columns = min(n, _COLUMNS)
     lines = -(-n // columns)
@@ -64,23 +55,19 @@ def sheet(pictures: Array) -> Sheet:
     grid = full.reshape(lines, columns, height, width, colours).swapaxes(1, 2)
     png = _png(grid.reshape(lines * height, columns * width * colours), colours)
     src = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
-    return Sheet(src=src, width=width, height=height, columns=columns)
+    return {"src": src, "width": width, "height": height, "columns": columns}
 
 
 def _png(lines: Array, colours: int) -> bytes:
-    """Encode lines of pixels, eight bits a colour."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        check = zlib.crc32(name + content)
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", check)
-
+    """Encode lines of pixels, eight bits per colour."""
     height, width = lines.shape[0], lines.shape[1] // colours
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if colours == 1 else 2, 0, 0, 0)
-    unfiltered = np.zeros((height, lines.shape[1] + 1), dtype=np.uint8)  # a line starts with 0
-    unfiltered[:, 1:] = lines
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(unfiltered.tobytes(), 9))
-        + chunk(b"IEND", b"")
+    unfiltered = np.pad(lines, ((0, 0), (1, 0)))  # each line starts with 0
+    chunks = {b"IHDR": header, b"IDAT": zlib.compress(unfiltered.tobytes(), 9), b"IEND": b""}
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content))
+        + name
+        + content
+        + struct.pack(">I", zlib.crc32(name + content))
+        for name, content in chunks.items()
     )

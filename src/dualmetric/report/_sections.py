@@ -1,15 +1,15 @@
-"""The written parts of the page: what came out, class by class, and how it was made."""
+"""The sections of text on the page: results, classes, and how the metric was made."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._types import Array
-from ..comparison import RECALLS, Scores, bootstrap_interval, paired_interval
+from ..intervals import bootstrap_interval, paired_interval
 from ..metric import Metric
+from ..side_by_side import RECALLS, Scores
 from . import _charts
 from ._material import DISTANCES, Material, clean
 
@@ -20,8 +20,7 @@ N_BARS = 100
 """Directions whose share is drawn."""
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(NamedTuple):
     """One of the scores: its names, and its value for each query."""
 
     name: str
@@ -32,7 +31,7 @@ class Measure:
 MEASURES = (
     Measure(
         "Mean average precision",
-        "How early rows of the same class come when all rows are ranked",
+        "How early rows of the same class appear when all rows are ranked",
         lambda scores: scores.average_precision,
     ),
     Measure(
@@ -48,47 +47,41 @@ MEASURES = (
 )
 
 
-def _mean(values: Array) -> float:
-    return float(np.nanmean(values))
+def _percent(values: Array) -> str:
+    """The mean of shares as a percentage."""
+    return f"{100 * np.nanmean(values):.1f}\u00a0%"
 
 
-def percent(share: float) -> str:
-    """A share as a percentage, with one digit after the point."""
-    return "–" if np.isnan(share) else f"{100 * share:.1f}\u00a0%"
-
-
-def points(difference: float) -> str:
+def _points(difference: float) -> str:
     """A difference of percentages, with its sign."""
     return f"{100 * difference:+.1f}".replace("-", "−")
 
 
-def result(material: Material) -> str:
-    """The verdict, a card for each measure, and the table of all distances."""
-    before, after = material.scores[material.before], material.scores["learned"]
+def result(material: Material) -> dict[str, str]:
+    """The verdict, a card for each measure, and the lines of the table of all distances."""
+    before, after = material.both
     cards = []
     worse = []
     for measure in MEASURES:
         a, b = measure.values(after), measure.values(before)
-        difference = _mean(a) - _mean(b)
         low, high = paired_interval(a, b)
         state, words = _judged(low, high)
         if state == "worse":
             worse.append(measure.name)
         cards.append(
             f'<article class="card score {state}"><h3>{measure.name}</h3>'
-            f'<p class="change"><span class="was">{percent(_mean(b))}</span>'
-            f'<span class="arrow" aria-label="becomes">→</span>'
-            f"<strong>{percent(_mean(a))}</strong></p>"
+            f'<p class="change"><span class="was">{_percent(b)}</span>'
+            f'<span class="arrow" aria-label="becomes">→</span><strong>{_percent(a)}</strong></p>'
             f'<p class="verdict"><span class="sign" aria-hidden="true"></span>'
-            f"{points(difference)} points</p>"
-            f"<p>{words}</p>"
-            f'<p class="note">95 % interval of the difference: {points(low)} to {points(high)}.'
+            f"{_points(float(np.nanmean(a) - np.nanmean(b)))} points</p><p>{words}</p>"
+            f'<p class="note">95 % interval of the difference: {_points(low)} to {_points(high)}.'
             f'</p><p class="note">{measure.meaning}</p></article>'
         )
-    return (
-        f'{_headline(material, worse)}<div class="cards">{"".join(cards)}</div>'
-        f'<div class="card">{_score_table(material)}</div>'
-    )
+    return {
+        "headline": _headline(material, worse),
+        "cards": "".join(cards),
+        "score_lines": "".join(_score_line(material, name) for name in material.scores),
+    }
 
 
 def _judged(low: float, high: float) -> tuple[str, str]:
@@ -101,15 +94,15 @@ def _judged(low: float, high: float) -> tuple[str, str]:
 
 
 def _headline(material: Material, worse: list[str]) -> str:
-    """The verdict by mean average precision, and which other measures speak against it."""
+    """The verdict by mean average precision, and which other measures got worse."""
     plain = DISTANCES[material.before]
-    before, after = material.scores[material.before], material.scores["learned"]
+    before, after = material.both
     low, high = paired_interval(after.average_precision, before.average_precision)
     state, _ = _judged(low, high)
     text = {
         "better": f"The learned distance ranks better than the plain {plain} distance.",
         "worse": f"The learned distance ranks worse than the plain {plain} distance: "
-        "better keep the plain one.",
+        "keep the plain one.",
         "even": f"The learned distance does not rank clearly better than the plain {plain} "
         "distance: there is little reason to use it.",
     }[state]
@@ -123,9 +116,9 @@ def _headline(material: Material, worse: list[str]) -> str:
         choice += ", which by this measure is the better of the two plain ones."
     return (
         f'<p class="headline {state}">{text}</p><p class="lead">Mean average precision {verb} from '
-        f"{percent(before.map)} to {percent(after.map)}: a difference of "
-        f"{points(after.map - before.map)} points (95 % interval {points(low)} to "
-        f"{points(high)}). {choice}</p>"
+        f"{_percent(before.average_precision)} to {_percent(after.average_precision)}: a "
+        f"difference of {_points(after.map - before.map)} points (95 % interval {_points(low)} to "
+        f"{_points(high)}). {choice}</p>"
     )
 
 
@@ -133,103 +126,87 @@ def _other_plain(material: Material) -> str:
     return "cosine" if material.before == "euclidean" else "euclidean"
 
 
-def _score_table(material: Material) -> str:
-    head = "".join(f'<th scope="col" class="number">{m.name}</th>' for m in MEASURES)
-    lines = []
-    for name, scores in material.scores.items():
-        cells = []
-        for measure in MEASURES:
-            values = measure.values(scores)
-            low, high = bootstrap_interval(values)
-            cells.append(
-                f'<td class="number">{percent(_mean(values))}'
-                f"<small>{100 * low:.1f} to {100 * high:.1f}</small></td>"
-            )
-        mark = ' <span class="tag">before</span>' if name == material.before else ""
-        mark = ' <span class="tag strong">after</span>' if name == "learned" else mark
-        lines.append(
-            f'<tr><th scope="row">{DISTANCES[name].capitalize()}{mark}</th>{"".join(cells)}</tr>'
-        )
-    return (
-        '<table class="scores"><caption>All distances on the same rows, with 95 % intervals'
-        f'</caption><thead><tr><th scope="col">Distance</th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table>"
-    )
+def _score_line(material: Material, name: str) -> str:
+    cells = ""
+    for measure in MEASURES:
+        values = measure.values(material.scores[name])
+        low, high = bootstrap_interval(values)
+        interval = f"<small>{100 * low:.1f} to {100 * high:.1f}</small>"
+        cells += f'<td class="number">{_percent(values)}{interval}</td>'
+    tags = {material.before: ' <span class="tag">before</span>'}
+    tags["learned"] = ' <span class="tag strong">after</span>'
+    heading = DISTANCES[name].capitalize() + tags.get(name, "")
+    return f'<tr><th scope="row">{heading}</th>{cells}</tr>'
 
 
-def curves(material: Material) -> str:
-    """Precision over recall; plain distances that rank alike share a curve."""
+def curves(material: Material) -> dict[str, str]:
+    """Precision over recall; plain distances with the same ranking share a curve."""
     other = _other_plain(material)
-    listed = [
-        ("before", DISTANCES[material.before].capitalize(), material.scores[material.before].curve),
-        ("after", "Learned", material.scores["learned"].curve),
-    ]
-    if np.abs(material.scores[other].curve - listed[0][2]).max() < 5e-4:
-        listed[0] = ("before", "Euclidean and cosine", listed[0][2])
+    before, after = (scores.curve for scores in material.both)
+    plain = DISTANCES[material.before].capitalize()
+    listed = [("before", plain, before), ("after", "Learned", after)]
+    if np.abs(material.scores[other].curve - before).max() < 5e-4:
+        listed[0] = ("before", "Euclidean and cosine", before)
     else:
         listed.insert(0, ("other", DISTANCES[other].capitalize(), material.scores[other].curve))
     legend = "".join(
         f'<li><span class="swatch {style}" aria-hidden="true"></span>{name}</li>'
         for style, name, _ in reversed(listed)
     )
-    return (
-        f'<h3>Precision at each recall</h3><ul class="legend">{legend}</ul>'
-        f"{_charts.precision_recall(RECALLS, listed)}"
-        '<p class="note">As more of the class is to be found, how many of the rows so far are '
-        "right? Averaged over all queries; higher is better.</p>"
-    )
+    return {"legend": legend, "curves": _charts.precision_recall(RECALLS, listed)}
 
 
 def spectrum(material: Material, name_of: Callable[[int], str], *, with_names: bool) -> str:
-    """How the metric is spread over directions, and what the first of them look at."""
-    found = leading_directions(material.metric)
-    if found is None:
+    """Shares of the directions in the metric, and the features of the first of them."""
+    shares, directions = leading_directions(material.metric)
+    if not len(shares):
         return (
-            "<h3>Spectrum of the metric</h3><p>This metric is the identity: every feature counts "
-            "alike, and no direction is preferred.</p>"
+            "<p>This metric is the identity: every feature has the same weight, and no direction "
+            "is preferred.</p>"
         )
-    shares, directions = found
     if not shares.any():
-        return (
-            "<h3>Spectrum of the metric</h3><p>This metric is zero: all rows are equal to it.</p>"
-        )
+        return "<p>This metric is zero: all rows are equal to it.</p>"
     where = "" if directions is not None else ", in the space of the kernel"
     effective = 1 / float(np.square(shares).sum())
     half = int(np.searchsorted(np.cumsum(shares), 0.5) + 1)
     cut = f" The first {N_BARS} are shown." if len(shares) > N_BARS else ""
     text = (
-        f'<h3>Spectrum of the metric</h3><p class="legend">{_count(len(shares), "direction")}; '
+        f'<p class="legend">{_count(len(shares), "direction")}; '
         f"half of the metric in the first {half}</p>{_charts.spectrum(shares[:N_BARS])}"
         f'<p class="note">Each bar is an eigenvalue of the metric{where}, as a share of their '
-        f"sum. It weighs about as {effective:.1f} equal directions would.{cut}</p>"
+        f"sum. Together they count like {effective:.1f} equal directions.{cut}</p>"
     )
     if with_names and directions is not None:
-        lines = "".join(
-            f"<li>{_ends(column, name_of)}</li>" for column in directions[:, :N_DIRECTIONS].T
-        )
+        lines = "".join(f"<li>{_ends(column, name_of)}</li>" for column in directions.T)
         text += (
-            "<details><summary>What the strongest directions look at</summary>"
-            f'<p class="note">Features that pull rows to either end of a direction.</p>'
+            "<details><summary>Features of the strongest directions</summary>"
+            f'<p class="note">The features with the largest weights of either sign.</p>'
             f'<ol class="directions">{lines}</ol></details>'
         )
     return text
 
 
-def leading_directions(metric: Metric) -> tuple[Array, Array | None] | None:
-    """Eigenvalues of M = LLᵀ as shares of their sum, and L turned to its leading directions.
+def leading_directions(metric: Metric) -> tuple[Array, Array | None]:
+    """Eigenvalues of M as shares of their sum, and L rotated to its leading directions.
 
-    With a lift, they are the eigenvalues in the space of the kernel, those of LᵀKL, and there are
-    no directions over features.
+    The identity has none. With a lift, the eigenvalues are those in the space of the kernel, of
+    LᵀKL, and there are no directions over features. With ``outside``, all directions outside L have
+    the eigenvalue ω².
     """
-    if metric.factor is None:
-        return None
-    wide = metric.factor.astype(np.float64)
-    wide /= np.abs(wide).max() or 1.0
-    lift = metric.lift
-    images = wide if lift is None else lift.apply(lift.landmarks.astype(np.float64), wide)
-    values, rotation = np.linalg.eigh(wide.T @ images)
+    lift = metric.first.lift
+    linear = metric if metric.before is None else metric.linear_part()
+    if linear.factor is None:
+        return np.empty(0), None
+    columns = linear.factor.astype(np.float64)
+    unit = np.abs(columns).max() or 1.0
+    columns /= unit
+    images = columns if lift is None else lift.apply(lift.landmarks.astype(np.float64), columns)
+    values, rotation = np.linalg.eigh(columns.T @ images)
     values = np.maximum(values[::-1], 0.0)
-    directions = wide @ rotation[:, ::-1][:, :N_DIRECTIONS] if lift is None else None
+    directions = columns @ rotation[:, ::-1][:, :N_DIRECTIONS] if lift is None else None
+    if linear.outside:
+        others = np.full(metric.n_features - len(values), (linear.outside / unit) ** 2)
+        values = np.sort(np.concatenate([values, others]))[::-1]
     return values / (values.sum() or 1.0), directions
 
 
@@ -243,61 +220,37 @@ def _ends(column: Array, name_of: Callable[[int], str], top: int = 5) -> str:
     return ' <span class="versus">against</span> '.join(end for end in ends if end) or "nothing"
 
 
-def class_table(material: Material) -> str:
-    """Mean average precision of each class, those that changed most first."""
-    n_classes = len(material.class_names)
-    counts = np.bincount(material.codes, minlength=n_classes)
-    before = _class_means(material, material.before)
-    after = _class_means(material, "learned")
+def class_table(material: Material) -> dict[str, str]:
+    """Mean average precision of each class; those that changed most come first."""
+    counts = np.bincount(material.codes, minlength=len(material.class_names))
+    before, after = (_class_means(material, scores) for scores in material.both)
     change = after - before
-    known = np.flatnonzero(~np.isnan(change))
-    order = [*known[np.argsort(-np.abs(change[known]), kind="stable")],
-             *np.flatnonzero(np.isnan(change))]  # fmt: skip
-    most, least = max(change[known].max(), 0.0), min(change[known].min(), 0.0)
+    most, least = max(np.nanmax(change), 0.0), min(np.nanmin(change), 0.0)
     reach = (most - least) or 1.0
     lines = []
-    for code in order:
+    for code in np.argsort(-np.abs(change), kind="stable"):  # classes without a score come last
+        cells = [(counts[code], f"{counts[code]:,}"), (-1, "–"), (-1, "–"), (-9, "–")]
+        if not np.isnan(change[code]):
+            cells[1:3] = ((f"{v:.6f}", f"{100 * v:.1f}") for v in (before[code], after[code]))
+            cells[3] = (f"{change[code]:.6f}", _points(change[code]))
+        numbers = "".join(f'<td class="number" data-sort="{s}">{text}</td>' for s, text in cells)
         moved = np.nan_to_num(change[code])
-        side = "gain" if moved >= 0 else "loss"
-        bar = f'<span class="{side}" style="--part:{abs(moved) / reach:.3f}"></span>'
-        cells = "".join(
-            f'<td class="number" data-sort="{-1 if np.isnan(v) else v:.6f}">'
-            f"{'–' if np.isnan(v) else f'{100 * v:.1f}'}</td>"
-            for v in (before[code], after[code])
-        )
-        sort = -9 if np.isnan(change[code]) else change[code]
+        bar = f'class="{"loss" if moved < 0 else "gain"}" style="--part:{abs(moved) / reach:.3f}"'
         lines.append(
-            f'<tr><th scope="row" dir="auto">{escape(material.class_names[code])}</th>'
-            f'<td class="number" data-sort="{counts[code]}">{counts[code]:,}</td>{cells}'
-            f'<td class="number" data-sort="{sort:.6f}">'
-            f"{'–' if np.isnan(change[code]) else points(change[code])}</td>"
-            f'<td class="bars" aria-hidden="true"><span class="track">{bar}</span></td></tr>'
+            f'<tr><th scope="row" dir="auto">{escape(material.class_names[code])}</th>{numbers}'
+            '<td class="bars" aria-hidden="true"><span class="track">'
+            f"<span {bar}></span></span></td></tr>"
         )
-    head = "".join(
-        f'<th scope="col"{kind}><button type="button">{name}<span class="sort" '
-        'aria-hidden="true"></span></button></th>'
-        for name, kind in (
-            ("Class", ""),
-            ("Rows", ' class="number"'),
-            ("Before, %", ' class="number"'),
-            ("After, %", ' class="number"'),
-            ("Change", ' class="number"'),
-        )
-    )
-    return (
-        f'<p class="lead">{_extremes(material.class_names, change)}</p>'
-        '<div class="card scroll" tabindex="0" role="region" aria-label="Classes">'
-        '<table class="classes" id="classes-table" '
-        f'style="--zero:{-least / reach:.3f}"><caption>Mean average precision by class, the '
-        f"largest changes first; choose a heading to sort</caption><thead><tr>{head}"
-        '<td class="bars"></td></tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    return {
+        "extremes": _extremes(material.class_names, change),
+        "zero": f"{-least / reach:.3f}",
+        "class_lines": "".join(lines),
+    }
 
 
-def _class_means(material: Material, name: str) -> Array:
+def _class_means(material: Material, scores: Scores) -> Array:
     """Mean average precision of each class; NaN for classes of a single row."""
-    values = material.scores[name].average_precision
+    values = scores.average_precision
     known = ~np.isnan(values)
     n_classes = len(material.class_names)
     total = np.bincount(material.codes[known], values[known], minlength=n_classes)
@@ -309,24 +262,20 @@ def _extremes(names: list[str], change: Array) -> str:
     """Which classes gained and lost most, in words."""
 
     def listed(order: list[int]) -> str:
-        return ", ".join(f"<b>{escape(names[c])}</b> ({points(change[c])})" for c in order)
+        return ", ".join(f"<b>{escape(names[c])}</b> ({_points(change[c])})" for c in order)
 
     order = np.argsort(-change, kind="stable")
     gained = [c for c in order if change[c] > 0][:3]
     lost = [c for c in order[::-1] if change[c] < 0][:3]
-    words = []
-    if gained:
-        words.append(f"Gained most, in points: {listed(gained)}.")
-    if lost:
-        words.append(f"Lost most: {listed(lost)}.")
-    elif gained:
-        words.append("No class lost.")
-    return " ".join(words) or "No class changed."
+    if not gained and not lost:
+        return "No class changed."
+    words = [f"Gained most, in points: {listed(gained)}."] if gained else []
+    return " ".join([*words, f"Lost most: {listed(lost)}." if lost else "No class lost."])
 
 
 def choosing_a_neighbour(material: Material) -> str:
-    """What the explorer tells of a neighbour that is chosen."""
-    if material.metric.lift is None:
+    """What the explorer shows when a neighbour is chosen."""
+    if material.metric.first.lift is None:
         return "Choose a neighbour to see which features make its distance."
     return (
         "Choose a neighbour to see its distances, and which features make the plain one. The "
@@ -338,31 +287,34 @@ def choosing_a_neighbour(material: Material) -> str:
 def how_it_was_made(material: Material) -> str:
     """The metric, its parameters and the rows, as pairs of a name and a value."""
     metric, info = material.metric, material.metric.info
-    compared = {
-        "euclidean": "Euclidean distance of transformed rows",
-        "cosine": "cosine of transformed rows, less their mean",
-    }
-    if metric.centre is None:
-        compared["cosine"] = "cosine of transformed rows"
+    scaled = metric if metric.kind == "cosine" else metric.first
+    compared = "Euclidean distance of transformed rows"
+    if scaled.kind == "cosine":
+        centred = "" if scaled.centre is None else ", minus their mean"
+        compared = f"cosine of transformed rows{centred}"
     pairs = [("Method", info.get("method", "not recorded"))]
-    if metric.lift is None:
+    lift = metric.first.lift
+    if lift is None:
         pairs.append(("Rank", f"{metric.rank:,} of {_count(metric.n_features, 'feature')}"))
     else:
-        landmarks = _count(len(metric.lift.landmarks), "landmark")
-        kernel = f"Gaussian kernel with {landmarks}, γ = {metric.lift.gamma:.3g}"
+        landmarks = _count(len(lift.landmarks), "landmark")
+        kernel = f"Gaussian kernel with {landmarks}, γ = {lift.gamma:.3g}"
         pairs += [("Lift", kernel), ("Rank", f"{metric.rank:,} of {landmarks}")]
+    if metric.outside and metric.factor is not None:
+        corrected = _count(metric.factor.shape[1], "direction")
+        pairs.append(("Prior", f"the plain distance, corrected in {corrected}"))
     pairs += [
-        ("Compared by", compared[metric.kind]),
-        ("Weighting", "none" if metric.idf is None else "tf-idf of raw counts"),
+        ("Compared by", compared),
+        ("Weighting", "none" if metric.first.idf is None else "tf-idf of raw counts"),
         ("Rows scored", f"{material.n_rows:,} in {_count(len(material.class_names), 'class')}"),
     ]
     if "version" in info:
         pairs.append(("Learned with", f"dualmetric {info['version']}"))
-    parameters = info.get("parameters")
-    shown = parameters.items() if isinstance(parameters, dict) else ()
-    return _pairs(pairs) + (
-        f"<details><summary>Parameters</summary>{_pairs(sorted(shown))}</details>" if shown else ""
-    )
+    text, parameters = _pairs(pairs), info.get("parameters")
+    if parameters and isinstance(parameters, dict):
+        listed = _pairs(sorted(parameters.items()))
+        text += f"<details><summary>Parameters</summary>{listed}</details>"
+    return text
 
 
 def _pairs(pairs: Any) -> str:

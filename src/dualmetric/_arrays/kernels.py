@@ -1,0 +1,444 @@
+"""The compiled loops: plain functions over arrays.
+
+Nothing else in the package imports Numba, and this module is imported only when something is
+learned or scored. Every kernel has a slow NumPy twin in ``tests/`` that it must equal.
+
+Rules kept here: no jitclass, no functions as arguments (they defeat the disk cache), fast-math
+limited to reassociation and contraction so that NaN stays NaN, and no parallel region: callers
+split the work over threads (`system.run_blocks`), and each thread writes to its own part of the
+output, so that results never depend on timing.
+
+A comparison is a row (a, b, c, d) of ``index``: "a and b are closer than c and d". See `ops`.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+
+def _compile(function):
+    options = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+    try:
+        return njit(function, cache=True, **options)
+    except RuntimeError:  # no folder to keep the cache in: compile in every process
+        return njit(function, **options)
+
+
+@_compile
+def _logistic_dual(beta, margin, curvature):
+    """Solve log((1−b)/b) = margin + (b − beta)·curvature for b ∈ (0, 1).
+
+    With b = 1/(1+eᵗ) the equation is g(t) = margin + (b(t) − beta)·curvature − t = 0. g falls with
+    a slope of at least one, so its root lies within |g| of any t: Newton's method, kept inside
+    that bracket. Between two flat stretches of g it would go to and fro for ever: where a step has
+    not halved |g|, the bracket is halved instead.
+    """
+    low = margin - beta * curvature
+    high = margin + (1.0 - beta) * curvature
+    t = min(max(math.log((1.0 - beta) / beta) if 0.0 < beta < 1.0 else 0.0, low), high)
+    before = np.inf
+    for _ in range(100):
+        b = 1.0 / (1.0 + math.exp(t)) if t < 0.0 else math.exp(-t) / (1.0 + math.exp(-t))
+        g = margin + (b - beta) * curvature - t
+        if g > 0.0:
+            low = t
+        else:
+            high = t
+        step = t + g / (1.0 + curvature * b * (1.0 - b))
+        if not low <= step <= high or abs(g) > 0.5 * before:
+            step = 0.5 * (low + high)
+        before = abs(g)
+        if abs(step - t) <= 1e-14 * max(1.0, abs(t)):
+            break
+        t = step
+    return b
+
+
+@_compile
+def _dual_value(beta, margin, curvature, logistic, smoothing, upper):
+    """Best value of one dual variable (see `dualmetric.losses`).
+
+    Every loss but the logistic has the dual β − smoothing·β²/2 on [0, upper].
+    """
+    if logistic:
+        return _logistic_dual(beta, margin, curvature)
+    bend = smoothing + curvature
+    # bend = 0: A_t = 0 under the hinge, whose dual is then linear with slope 1 − margin
+    if bend <= 0.0:
+        return upper if margin < 1.0 else 0.0
+    return min(max(beta + (1.0 - margin - smoothing * beta) / bend, 0.0), upper)
+
+
+@_compile
+def _weighted_step(beta, margin, curvature, weight, logistic, smoothing, upper):
+    """Best dual variable of the loss weight·ℓ: weight times that of ℓ, for weight·curvature."""
+    scaled = np.float64(beta) / weight
+    return weight * _dual_value(scaled, margin, weight * curvature, logistic, smoothing, upper)
+
+
+@_compile
+def dual_epoch(Z, index, shift, weight, beta, V, reg_n, reg_step, logistic, smoothing, upper):
+    """One pass of dual coordinate ascent; updates ``beta`` and ``V`` = Σ β_t A_t in place.
+
+    ``shift`` is added to each margin: one minus the target. ``reg_n + s·reg_step`` is the λN of
+    step s = 0, 1, …: λN and 0 for SDCA; λ and λ for the first epoch of CSDCA, in which the s-th
+    comparison is treated as if the problem had s comparisons.
+    """
+    m = Z.shape[1]
+    half = Z.dtype.type(0.5)
+    zero = Z.dtype.type(0)
+    u = np.empty(m, Z.dtype)
+    v = np.empty(m, Z.dtype)
+    A2 = np.empty(m * m, Z.dtype)  # 2·A_t, flat: its long loops are what the compiler vectorises
+    flat = V.ravel()
+    for s in range(index.shape[0]):
+        a = index[s, 0]
+        b = index[s, 1]
+        c = index[s, 2]
+        d = index[s, 3]
+        for e in range(m):
+            u[e] = Z[b, e] - Z[d, e]
+            v[e] = (Z[a, e] - Z[b, e]) + (Z[c, e] - Z[d, e])
+        if a != c:  # of a triplet, the anchor cancels exactly
+            for e in range(m):
+                u[e] += Z[c, e] - Z[a, e]
+        # a loop of its own: one that also stored would be compiled twice, and which version runs,
+        # and so in which order it adds, would depend on where the arrays lie in memory
+        uu = zero
+        vv = zero
+        uv = zero
+        for e in range(m):
+            uu += u[e] * u[e]
+            vv += v[e] * v[e]
+            uv += u[e] * v[e]
+        for e in range(m):
+            ue = u[e]
+            ve = v[e]
+            for f in range(m):
+                A2[e * m + f] = ue * v[f] + ve * u[f]
+        product = zero
+        for e in range(m * m):
+            product += A2[e] * flat[e]
+        lam = reg_n + s * reg_step
+        margin = 0.5 * np.float64(product) / lam + shift[s]
+        curvature = 0.5 * (np.float64(uu) * vv + np.float64(uv) * uv) / lam
+        old = beta[s]
+        beta[s] = _weighted_step(old, margin, curvature, weight[s], logistic, smoothing, upper)
+        delta = beta[s] - old
+        if delta != zero:
+            h = half * delta
+            for e in range(m * m):
+                flat[e] += h * A2[e]
+
+
+@_compile
+def dual_block(
+    products, G, shift, weight, beta, delta, reg_n, reg_step, logistic, smoothing, upper
+):
+    """The same steps for one block of comparisons, given ⟨V, A_t⟩ at its start and G = ⟨A_s, A_t⟩.
+
+    Fills ``delta`` with the change of each dual variable; the caller updates V.
+    """
+    for t in range(beta.shape[0]):
+        product = np.float64(products[t])
+        for s in range(t):
+            product += np.float64(delta[s]) * G[t, s]
+        lam = reg_n + t * reg_step
+        old = beta[t]
+        beta[t] = _weighted_step(
+            old, product / lam + shift[t], G[t, t] / lam, weight[t], logistic, smoothing, upper
+        )
+        delta[t] = beta[t] - old
+
+
+@_compile
+def graph_dot(index, beta, Y, start, stop, out):
+    """Add C·Y to ``out`` in columns start to stop; C is the comparison graph, Σ β_t A_t = XᵀCX.
+
+    With q = y_a − y_b and p = y_c − y_d, a comparison adds βp to row c and subtracts it from row
+    d, and subtracts βq from row a and adds it to row b.
+    """
+    for t in range(index.shape[0]):
+        weight = beta[t]
+        if weight != 0:
+            a = index[t, 0]
+            b = index[t, 1]
+            c = index[t, 2]
+            d = index[t, 3]
+            if a == c:  # a triplet: three rows change, and no digits cancel in the anchor's
+                for e in range(start, stop):
+                    ya = Y[a, e]
+                    yb = Y[b, e]
+                    yd = Y[d, e]
+                    out[a, e] += weight * (yb - yd)
+                    out[b, e] += weight * (ya - yb)
+                    out[d, e] += weight * (yd - ya)
+            else:
+                for e in range(start, stop):
+                    near = weight * (Y[a, e] - Y[b, e])
+                    far = weight * (Y[c, e] - Y[d, e])
+                    out[a, e] -= near
+                    out[b, e] += near
+                    out[c, e] += far
+                    out[d, e] -= far
+
+
+@_compile
+def csr_dot(data, indices, indptr, B, start, stop, out):
+    """Rows start to stop of the product of a CSR matrix and a dense one."""
+    for r in range(start, stop):
+        row = out[r]
+        row[:] = 0
+        for p in range(indptr[r], indptr[r + 1]):
+            value = data[p]
+            other = B[indices[p]]
+            for c in range(row.shape[0]):
+                row[c] += value * other[c]
+
+
+@_compile
+def margins(Z, W, index, start, stop, out):
+    """⟨M, A_t⟩ = uᵀMv for comparisons start to stop, given W = ZM."""
+    m = Z.shape[1]
+    for t in range(start, stop):
+        a = index[t, 0]
+        b = index[t, 1]
+        c = index[t, 2]
+        d = index[t, 3]
+        total = Z.dtype.type(0)
+        if a == c:
+            for e in range(m):
+                total += (Z[b, e] - Z[d, e]) * ((W[a, e] - W[b, e]) + (W[a, e] - W[d, e]))
+        else:
+            for e in range(m):
+                u = (Z[c, e] - Z[a, e]) + (Z[b, e] - Z[d, e])
+                total += u * ((W[a, e] - W[b, e]) + (W[c, e] - W[d, e]))
+        out[t] = total
+
+
+@_compile
+def sq_distances_dense(X, left, right, start, stop, out):
+    """‖x_left − x_right‖² for pairs of rows start to stop."""
+    d = X.shape[1]
+    for p in range(start, stop):
+        i = left[p]
+        j = right[p]
+        total = X.dtype.type(0)
+        for a in range(d):
+            diff = X[i, a] - X[j, a]
+            total += diff * diff
+        out[p] = total
+
+
+@_compile
+def sq_distances_csr(data, indices, indptr, left, right, start, stop, out):
+    """The same for CSR rows with sorted indices, by merging the two rows."""
+    for p in range(start, stop):
+        a = indptr[left[p]]
+        a_end = indptr[left[p] + 1]
+        b = indptr[right[p]]
+        b_end = indptr[right[p] + 1]
+        total = data.dtype.type(0)
+        while a < a_end and b < b_end:
+            if indices[a] == indices[b]:
+                diff = data[a] - data[b]
+                a += 1
+                b += 1
+            elif indices[a] < indices[b]:
+                diff = data[a]
+                a += 1
+            else:
+                diff = data[b]
+                b += 1
+            total += diff * diff
+        while a < a_end:
+            total += data[a] * data[a]
+            a += 1
+        while b < b_end:
+            total += data[b] * data[b]
+            b += 1
+        out[p] = total
+
+
+@_compile
+def sq_distances_csr_to_all(data, indices, indptr, columns, queries, norms, out):
+    """‖x_q − x_c‖² for each q of ``queries`` and every row c, given the squared norms.
+
+    ``columns`` are the data, indices and indptr of the same matrix by columns: the rows that share
+    a feature with the query lie together there, and are added to where they belong.
+    """
+    values, rows, starts = columns
+    for r in range(queries.shape[0]):
+        query = queries[r]
+        row = out[r]
+        row[:] = 0
+        for p in range(indptr[query], indptr[query + 1]):
+            value = data[p]
+            feature = indices[p]
+            for c in range(starts[feature], starts[feature + 1]):
+                row[rows[c]] += value * values[c]
+        for c in range(row.shape[0]):
+            row[c] = norms[query] + norms[c] - 2.0 * row[c]
+
+
+@_compile
+def _insert(best, ids, value, number):
+    """Put ``value`` in its place among the ascending ``best``, dropping the last of them."""
+    place = best.shape[0] - 1
+    while place > 0 and best[place - 1] > value:
+        best[place] = best[place - 1]
+        ids[place] = ids[place - 1]
+        place -= 1
+    best[place] = value
+    ids[place] = number
+
+
+@_compile
+def class_neighbors(distances, labels, first, start, stop, same, other):
+    """Nearest rows of the row's own class and of other classes, nearest first.
+
+    ``distances`` is a block: its row r belongs to row first + r of the data. Rows first + start to
+    first + stop of ``same`` and ``other`` are filled; places that cannot be filled stay as found.
+    """
+    best_same = np.empty(same.shape[1], distances.dtype)
+    best_other = np.empty(other.shape[1], distances.dtype)
+    for r in range(start, stop):
+        row = first + r
+        label = labels[row]
+        best_same[:] = np.inf
+        best_other[:] = np.inf
+        worst_same = best_same[-1]
+        worst_other = best_other[-1]
+        for c in range(distances.shape[1]):
+            value = distances[r, c]
+            if value < max(worst_same, worst_other) and c != row:
+                if labels[c] == label:
+                    if value < worst_same:
+                        _insert(best_same, same[row], value, c)
+                        worst_same = best_same[-1]
+                elif value < worst_other:
+                    _insert(best_other, other[row], value, c)
+                    worst_other = best_other[-1]
+
+
+@_compile
+def right_neighbors(distances, labels, query_labels, skip, k, out):
+    """Share of the k nearest columns that have the label of the row; column skip[r] is left out."""
+    best = np.empty(k, distances.dtype)
+    nearest = np.zeros(k, np.int64)
+    for r in range(distances.shape[0]):
+        best[:] = np.inf
+        worst = best[-1]
+        for c in range(distances.shape[1]):
+            value = distances[r, c]
+            if value < worst and c != skip[r]:
+                _insert(best, nearest, value, c)
+                worst = best[-1]
+        right = 0
+        for place in range(k):
+            right += labels[nearest[place]] == query_labels[r]
+        out[r] = right / k
+
+
+@_compile
+def ranking_keys(bits, queries, labels, origin, copies):
+    """Turn the distances of a block, in place, into integers that sort as the ranking does.
+
+    ``bits`` is the int64 view of a float64 block (queries × rows). The bits of floats that are not
+    negative order as the floats do and leave the sign bit free: a key is the distance shifted left
+    by one, with a last bit that is set for rows of the query's class. Read as uint64, keys sort by
+    distance, and within one distance the query's class comes last. The query itself becomes the
+    largest key. ``origin[c]`` is the first row equal to row c and ``copies`` are the c that have
+    one before them: they are given its distance, for BLAS does not promise equal rows equal bits.
+    """
+    for r in range(bits.shape[0]):
+        query = queries[r]
+        label = labels[query]
+        row = bits[r]
+        row[origin[query]] = 0
+        for c in copies:
+            row[c] = row[origin[c]]
+        for c in range(row.shape[0]):
+            # a sign bit is a distance that rounding took below zero, or −0
+            row[c] = (max(row[c], 0) << 1) | (labels[c] == label)
+        row[query] = -2
+
+
+@_compile
+def ranked_precisions(keys):
+    """Average precision of each row of sorted keys (see `ranking_keys`).
+
+    Relevant rows at one distance follow every other row at that distance, so only the last of
+    them sees all that are as near: going backwards, its precision is that of the others too.
+    """
+    n = keys.shape[1]  # with the query, whose key is the last and not relevant
+    ranks = np.empty(n, np.int64)
+    out = np.empty(keys.shape[0])
+    for r in range(keys.shape[0]):
+        row = keys[r]
+        relevant = 0
+        for c in range(n):  # no branch: whether a row is relevant cannot be predicted
+            ranks[relevant] = c + 1
+            relevant += row[c] & 1
+        total = 0.0
+        precision = 0.0
+        above = -1  # the key of no distance, only of NaN
+        for p in range(relevant - 1, -1, -1):
+            key = row[ranks[p] - 1]
+            if key != above:
+                precision = (p + 1) / ranks[p]
+                above = key
+            total += precision
+        out[r] = total / relevant
+    return out
+
+
+@_compile
+def passive_aggressive_block(similarities, G, margins, limits, steps):
+    """OASIS's steps for one block of comparisons; fills ``steps`` with each τ.
+
+    ``similarities`` holds ⟨W, V_t⟩ at the start of the block and G the inner products of the
+    updates, ⟨V_s, V_t⟩. ``limits`` are the longest steps.
+    """
+    for t in range(steps.shape[0]):
+        value = np.float64(similarities[t])
+        for s in range(t):
+            value += steps[s] * G[t, s]
+        loss = margins[t] - value
+        if loss > 0.0 and G[t, t] > 0.0:
+            steps[t] = min(limits[t], loss / G[t, t])
+        else:
+            steps[t] = 0.0
+
+
+@_compile
+def impostor_weights(distances, labels, thresholds, first, start, stop, counts, losses):
+    """LMNN's push term for a block of rows, start to stop; ``distances`` become weights.
+
+    Row r of the block is row first + r of the data, with ascending ``thresholds`` of one plus the
+    squared distance of its target neighbours j. A row of another class at distance D adds
+    Σ_j max(0, t_j − D) to ``losses`` and one to ``counts[j]`` for each t_j above D; their number
+    is left in its place.
+    """
+    k = thresholds.shape[1]
+    for r in range(start, stop):
+        row = first + r
+        label = labels[row]
+        largest = thresholds[row, k - 1]
+        total = 0.0
+        for c in range(distances.shape[1]):
+            value = distances[r, c]
+            if value < largest and labels[c] != label:
+                active = 0
+                for j in range(k - 1, -1, -1):
+                    slack = thresholds[row, j] - value
+                    if slack <= 0.0:
+                        break
+                    total += slack
+                    counts[row, j] += 1
+                    active += 1
+                distances[r, c] = active
+            else:
+                distances[r, c] = 0.0
+        losses[row] = total

@@ -1,0 +1,249 @@
+"""Leading eigenvectors of Av = θSv and solutions of Sv = b, from products alone.
+
+A vector v = Fa is held by its coefficients a together with Ga, G = FᵀF, so that inner products
+v₁ᵀv₂ = a₁ᵀ(Ga₂) need no product with F. F is either the identity, or Xᵀ: vectors in the span of n
+rows of d features, n well below d, are then arrays of n numbers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from .._types import Array
+from . import ops
+from .namespace import like, precision, to_numpy
+from .system import blas_threads_for
+
+OVERSAMPLING = 10
+_BLOCKS = 3  # held at most before the iteration starts again from its best vectors
+_MAX_PRODUCTS = 60
+_INNER_STEPS = 20  # of conjugate gradients at most, in search of a direction
+_ROUNDING = 100.0  # residuals below this many eps of the largest eigenvalue are rounding
+_DOUBT = 3.0  # or until at most three times what is known of rᵀS⁻¹r can be missing
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Columns v = Fa: ``coef`` is a, ``dual`` is Ga; the same array where F is the identity."""
+
+    coef: Array
+    dual: Array
+
+    def __matmul__(self, turn: Array) -> Self:
+        return self._both(lambda part: part @ turn)
+
+    def __mul__(self, factors: Array) -> Self:
+        return self._both(lambda part: part * factors)
+
+    def minus(self, other: "Vectors", turn: Array) -> Self:
+        """These columns minus ``other @ turn``."""
+        coef = self.coef - other.coef @ turn
+        return type(self)(coef, coef if self.is_plain else self.dual - other.dual @ turn)
+
+    def first(self, k: int) -> Self:
+        """The first k columns."""
+        return self._both(lambda part: part[:, : min(k, part.shape[1])])
+
+    def beside(self, other: "Vectors") -> Self:
+        """These columns, then those of the other."""
+        coef = ops.beside(self.coef, other.coef)
+        return type(self)(coef, coef if self.is_plain else ops.beside(self.dual, other.dual))
+
+    def squares(self) -> Array:
+        """‖v‖² of each column, in float64; a little below zero at most by rounding."""
+        return ops.column_dots(self.coef, self.dual)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether F is the identity."""
+        return self.dual is self.coef
+
+    def _both(self, change: Callable[[Array], Array]) -> Self:
+        coef = change(self.coef)
+        return type(self)(coef, coef if self.is_plain else change(self.dual))
+
+
+@dataclass(frozen=True, eq=False)
+class Pencil:
+    """Symmetric A and positive definite S, as what they do to vectors held by coefficients."""
+
+    gram: Callable[[Array], Array] | None  # ``gram(a)`` is Ga; None where F is the identity
+    # the coefficients of Av and Sv for `Vectors` v; S is None for the identity
+    A: Callable[[Vectors], Array]
+    # the coefficients of Av and Sv for `Vectors` v; S is None for the identity
+    S: Callable[[Vectors], Array] | None = None
+    floor: float = 1.0  # A number below which S has no eigenvalue
+    # ``solve(b)`` is S⁻¹b where F is the identity; None where conjugate gradients must do
+    solve: Callable[[Array], Array] | None = None
+
+    def vectors(self, coef: Array) -> Vectors:
+        """Vectors of the given coefficients."""
+        return Vectors(coef, coef if self.gram is None else self.gram(coef))
+
+    def stretch(self, v: Vectors) -> Array:
+        """Coefficients of Sv."""
+        return v.coef if self.S is None else self.S(v)
+
+
+class Leading(NamedTuple):
+    """What `leading_pairs` finds."""
+
+    values: Array  # (k,): The largest positive eigenvalues, in descending order
+    coef: Array  # (n_coefficients, k): Coefficients of their vectors
+    # largest √(rᵀS⁻¹r), r = Av − θSv, over these and the next, relative to the largest |θ|; an
+    # upper bound
+    residual: float
+
+
+def conjugate_gradients(
+    S: Callable[[Vectors], Array],
+    gram: Callable[[Array], Array] | None,
+    b: Vectors,
+    enough: Callable[[Array, Array], bool],
+    max_iter: int,
+) -> tuple[Vectors, Array, Array]:
+    """S⁻¹b by conjugate gradients from zero, until ``enough(left, energy)`` or ``max_iter`` steps.
+
+    Returns the solution y, and for each column ``left``, the squared length of its residual, and
+    ``energy``, which is bᵀy.
+    """
+    residual, direction = b, b
+    solution = b * like(np.zeros(1), b.coef)
+    left = np.maximum(b.squares(), 0.0)
+    energy = np.zeros_like(left)
+    for _ in range(max_iter):
+        if enough(left, energy):
+            break
+        image = S(direction)
+        curvature = ops.column_dots(direction.dual, image)
+        step = np.divide(left, curvature, out=np.zeros_like(left), where=curvature > 0)
+        energy += step * left
+        step = like(step, image)
+        moved = Vectors(image, image if gram is None else gram(image))
+        solution = _plus(solution, direction, step)
+        residual = _plus(residual, moved, -step)
+        new = np.maximum(residual.squares(), 0.0)
+        ratio = np.divide(new, left, out=np.zeros_like(new), where=left > 0)
+        direction = _plus(residual, direction, like(ratio, image))
+        left = new
+    return solution, left, energy
+
+
+def _plus(v: Vectors, w: Vectors, factors: Array) -> Vectors:
+    """v + w·factors, column by column."""
+    coef = w.coef * factors
+    coef += v.coef
+    if v.is_plain:
+        return Vectors(coef, coef)
+    dual = w.dual * factors
+    dual += v.dual
+    return Vectors(coef, dual)
+
+
+def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> Leading:
+    """Largest positive eigenvalues θ of Av = θSv, and their vectors with vᵀSv = 1.
+
+    A block Krylov method: the residuals r = Av − θSv of the leading Ritz vectors, made
+    S-orthogonal to the basis, are what it grows by, as S⁻¹r, for which a few steps of conjugate
+    gradients do; at three blocks it starts again from the Ritz vectors. It ends when √(rᵀS⁻¹r),
+    which is also how far θ can be from an eigenvalue, is at most ``tolerance`` times the largest
+    |θ| for every vector, or after 60 products.
+
+    For y from conjugate gradients with residual r′, rᵀS⁻¹r = rᵀy + r′ᵀS⁻¹r′, and the last term is
+    at most ‖r′‖² over the smallest eigenvalue of S: what is tested is never too small.
+
+    ``start`` holds the coefficients of the first block: ``rank`` and a few more columns. Fewer
+    pairs are returned where fewer are positive.
+    """
+    size_of_space, width = start.shape
+    dtype = precision(start)
+    Q, SQ = _orthonormal(pencil, pencil.vectors(start), None)
+    AQ = pencil.A(Q)
+    if not ops.column_dots(AQ, AQ).any():  # A is zero
+        return Leading(np.zeros(0, dtype), like(np.zeros((size_of_space, 0)), start), 0.0)
+    for n_products in range(1, _MAX_PRODUCTS + 1):
+        values, turn = _eigh(Q.dual.T @ AQ)
+        size = np.abs(values).max()
+        lead = np.argsort(values)[::-1][:width]
+        theta, turn = values[lead].astype(dtype), like(turn[:, lead], start)
+        image, stretched = AQ @ turn, SQ @ turn
+        residual = pencil.vectors(image - stretched * like(theta, start))
+        step, squares = _unstretch(pencil, residual)
+        n_positive = np.count_nonzero(theta[:rank] > 10 * np.finfo(dtype).eps * size)
+        # the first that is not positive too: it may be about to become so
+        worst = np.sqrt(squares[: min(rank, n_positive + 1)].max()) / size
+        n_basis = Q.coef.shape[1]
+        if worst <= tolerance or n_basis == size_of_space or n_products == _MAX_PRODUCTS:
+            break
+        if n_basis > (_BLOCKS - 1) * width:
+            Q, AQ, SQ = Q @ turn, image, stretched
+            turn = like(np.eye(width), start)
+        # what has converged to rounding holds no new direction
+        step = step * like(np.sqrt(squares) > _ROUNDING * np.finfo(dtype).eps * size, start)
+        room = size_of_space - Q.coef.shape[1]
+        grown, stretched = _orthonormal(pencil, step.first(room), (Q, SQ))
+        if grown.coef.shape[1] == 0:  # the basis is closed under the product
+            break
+        Q, AQ = Q.beside(grown), ops.beside(AQ, pencil.A(grown))
+        SQ = Q.coef if pencil.S is None else ops.beside(SQ, stretched)
+    return Leading(theta[:n_positive], Q.coef @ turn[:, :n_positive], float(worst))
+
+
+def _unstretch(pencil: Pencil, r: Vectors) -> tuple[Vectors, Array]:
+    """S⁻¹r, roughly, and an upper bound of rᵀS⁻¹r for each column."""
+    if pencil.S is None:
+        return r, np.maximum(r.squares(), 0.0)
+    if pencil.solve is not None:
+        step = pencil.vectors(pencil.solve(r.coef))
+        return step, np.maximum(ops.column_dots(step.coef, r.dual), 0.0)
+    step, left, energy = conjugate_gradients(
+        pencil.S,
+        pencil.gram,
+        r,
+        lambda left, energy: bool((left <= _DOUBT * pencil.floor * energy).all()),
+        _INNER_STEPS,
+    )
+    return step, energy + left / pencil.floor
+
+
+def _eigh(T: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of a small matrix, in float64 and on the host."""
+    small = to_numpy(T).astype(np.float64)
+    with blas_threads_for(len(small)):
+        return np.linalg.eigh(small)
+
+
+def _orthonormal(
+    pencil: Pencil, W: Vectors, basis: tuple[Vectors, Array] | None
+) -> tuple[Vectors, Array]:
+    """Vectors V that span W without the basis Q, with VᵀSV = I, and the coefficients of SV.
+
+    By the eigenvectors of WᵀSW, which costs two matrix products where a QR decomposition of a tall
+    matrix is slow. It is done twice, since rounding leaves some overlap the first time. Columns
+    that vanish are dropped.
+    """
+    if basis is not None:
+        W = W.minus(basis[0], basis[1].T @ W.dual)
+    limits = np.finfo(precision(W.coef))
+    squares = W.squares()
+    # aᵀ(Ga) of a vector that is all rounding may be of any sign
+    sizes = ops.column_dots(W.coef, W.coef) * ops.column_dots(W.dual, W.dual)
+    scale = np.zeros_like(squares)
+    clear = squares > 10 * limits.eps * np.sqrt(sizes)
+    scale[clear] = 1.0 / np.sqrt(squares[clear])
+    W = W * like(scale, W.coef)
+    SW = pencil.stretch(W)
+    for again in (True, False):
+        values, vectors = _eigh(W.dual.T @ SW)
+        # the second time all have length one, except for rounding errors along the basis
+        keep = values > (values[-1:] * len(values) * limits.eps if again else 0.5)
+        turn = like(vectors[:, keep] / np.sqrt(values[keep]), SW)
+        W, SW = W @ turn, SW @ turn
+        if again and basis is not None:
+            overlap = basis[1].T @ W.dual
+            W, SW = W.minus(basis[0], overlap), SW - basis[1] @ overlap
+        if pencil.S is None:
+            SW = W.coef
+    return W, SW

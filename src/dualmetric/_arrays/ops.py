@@ -1,0 +1,486 @@
+"""Operations on rows: dense arrays of any library, and CSR matrices.
+
+Dense code is written once, against the array API. CSR matrices go to `sparse`, and where a
+compiled loop is much faster on the host it is taken from `kernels`. Results are dense and have the
+precision of X; sums of many numbers are added up in float64.
+
+A comparison is four row numbers (a, b, c, d): "a and b are closer than c and d". With
+p = x_c − x_d and q = x_a − x_b, its matrix is A = ppᵀ − qqᵀ = ½(uvᵀ + vuᵀ), u = p − q, v = p + q.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._types import Array, Matrix
+from . import sparse
+from .namespace import (
+    blocks_of,
+    device_of,
+    indices_like,
+    is_device_array,
+    like,
+    namespace,
+    precision,
+    to_numpy,
+)
+from .sparse import is_sparse
+from .system import run_blocks
+
+_F = TypeVar("_F")
+
+OUT_OF_RANGE = (
+    "the numbers in X are too large or too small for their precision: bring them near 1, for "
+    "example with StandardScaler, or pass float64"
+)
+
+
+def canonical(X: Matrix) -> Matrix:
+    """CSR with sorted, narrow indices and no duplicates; a dense X unchanged."""
+    return sparse.canonical(X) if is_sparse(X) else X
+
+
+def all_rows_equal(X: Matrix) -> bool:
+    """Whether no feature of X varies. Stops at the first block of rows that does."""
+    if is_sparse(X):
+        return sparse.all_rows_equal(X)
+    xp = namespace(X)
+    blocks = blocks_of(X, X.shape[0], X.shape[1], most=1024)
+    return not any(bool(xp.any(X[block, :] != X[:1, :])) for block in blocks)
+
+
+def dot(X: Matrix, B: Matrix) -> Matrix:
+    """X·B."""
+    if is_sparse(X):
+        return sparse.OnDevice(X, B) @ B if is_device_array(B) else np.asarray(X @ B)
+    return X @ B
+
+
+def threaded_dot(X: Matrix, B: Matrix) -> Matrix:
+    """X·B on every core: for CSR by a compiled loop."""
+    return sparse.dot(X, B) if is_sparse(X) and not is_device_array(B) else dot(X, B)
+
+
+def tdot(X: Matrix, B: Matrix) -> Matrix:
+    """Xᵀ·B."""
+    return X.T @ B
+
+
+def transposed(X: Matrix) -> Matrix:
+    """Xᵀ, ready for repeated products: a view of a dense X, CSR of a sparse one."""
+    return X.T.tocsr() if is_sparse(X) else X.T
+
+
+def placed(matrix: Any, X: Matrix) -> Any:
+    """A SciPy matrix, ready for repeated products with arrays that live where X does."""
+    return sparse.OnDevice(matrix, X) if is_device_array(X) else matrix
+
+
+def take_rows(X: Matrix, rows: Array) -> Matrix:
+    """Copy the given rows of X."""
+    return namespace(X).take(X, indices_like(rows, X), axis=0) if is_device_array(X) else X[rows]
+
+
+def take_columns(X: Matrix, columns: Array) -> Matrix:
+    """Copy the given columns of a dense X."""
+    return namespace(X).take(X, indices_like(columns, X), axis=1)
+
+
+def to_dense(X: Matrix) -> Matrix:
+    """X as a dense array, C-contiguous on the host; the same array where it is one already."""
+    if is_sparse(X):
+        return X.toarray()
+    return X if is_device_array(X) else np.ascontiguousarray(X)
+
+
+def by_format(X: Matrix, dense: _F, csr: _F) -> _F:
+    """The function for dense rows or the one for CSR rows."""
+    return csr if is_sparse(X) else dense
+
+
+def require_dense(X: Matrix, message: str) -> None:
+    """Refuse a sparse matrix."""
+    if is_sparse(X):
+        raise ValueError(message)
+
+
+def stored_values(X: Matrix) -> Matrix:
+    """The numbers of X: all of a dense array, those that are stored of a sparse one."""
+    return X.data if is_sparse(X) else X
+
+
+def named_parts(X: Matrix) -> dict[str, Array]:
+    """Arrays that X can be made from again: itself, or those of a CSR matrix, by name."""
+    if not is_sparse(X):
+        return {"X": X}
+    X = sp.csr_matrix(X)
+    kind = {"format": np.array("csr"), "shape": np.array(X.shape)}
+    return {**kind, "data": X.data, "indices": X.indices, "indptr": X.indptr}
+
+
+def count_nonzero(X: Matrix) -> Array:
+    """In how many rows each column is not zero."""
+    if is_sparse(X):
+        X = sparse.canonical(X)
+        return np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
+    return np.count_nonzero(X, axis=0)
+
+
+def map_nonzero(X: Matrix, function: Callable[[Array], Array], weights: Array) -> Matrix:
+    """``function(value)·weight`` for every value that is not zero, by column: a new matrix."""
+    if is_sparse(X):
+        X = sparse.canonical(X).copy()
+        X.eliminate_zeros()
+        X.data = function(X.data) * weights[X.indices]
+        return X
+    held = X != 0
+    result = np.zeros_like(X)
+    result[held] = function(X[held])
+    result *= weights
+    return result
+
+
+def to_float64(A: Matrix) -> Matrix:
+    """A in float64, where it is; the same array where it is that already."""
+    if is_sparse(A):
+        return A.astype(np.float64, copy=False)
+    xp = namespace(A)
+    return xp.astype(A, xp.float64, copy=False)
+
+
+def beside(A: Matrix, B: Matrix) -> Matrix:
+    """The columns of A, then those of B."""
+    return namespace(A).concat([A, B], axis=1)
+
+
+def stacked(parts: list[Matrix]) -> Matrix:
+    """One part below the other: sparse where any part is."""
+    if any(map(is_sparse, parts)):
+        return sp.vstack([sp.csr_matrix(part) for part in parts], format="csr")
+    return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)
+
+
+def square(n: int, X: Matrix, *, diagonal: float = 0.0) -> Matrix:
+    """A new n × n matrix with the given diagonal, in the precision of X and where X is."""
+    xp = namespace(X)
+    dtype = xp.float32 if precision(X) == np.float32 else xp.float64
+    return diagonal * xp.eye(n, dtype=dtype, device=device_of(X))
+
+
+def check_range(mean: float, X: Matrix) -> None:
+    """Refuse rows whose mean squared distance leaves no room for sums of squares and inverses."""
+    limits = np.finfo(precision(X))
+    if not float(limits.tiny) ** 0.8 < mean < float(limits.max) ** 0.8:
+        raise ValueError(OUT_OF_RANGE)
+
+
+# --- sums and means --------------------------------------------------------------------------
+
+
+def column_sums(X: Matrix) -> Matrix:
+    """Sum of the rows, in float64."""
+    if is_sparse(X):
+        return sparse.column_means(X) * X.shape[0]
+    xp = namespace(X)
+    return xp.sum(X, axis=0, dtype=xp.float64)
+
+
+def column_means(X: Matrix) -> Matrix:
+    """Mean of the rows, in the precision of X."""
+    return like(_means64(X), X)
+
+
+def centre_of(X: Matrix) -> Matrix | None:
+    """Mean of dense rows; None for sparse rows, which would not stay sparse without it."""
+    return None if is_sparse(X) else column_means(X)
+
+
+def minus_centre(X: Matrix, centre: Matrix | None) -> Matrix:
+    """Rows minus a centre, where there is one; refused for sparse rows."""
+    if centre is None:
+        return X
+    if is_sparse(X):
+        raise ValueError(
+            "this metric subtracts a centre, which would fill a sparse X with numbers: pass "
+            "X.toarray(), or use a metric with centre=None"
+        )
+    return X - like(centre, X)
+
+
+def _means64(X: Matrix) -> Matrix:
+    return sparse.column_means(X) if is_sparse(X) else column_sums(X) / X.shape[0]
+
+
+def minus_mean(B: Matrix) -> Matrix:
+    """Columns of a dense B minus their mean: a new array."""
+    return B - column_means(B)
+
+
+def column_dots(A: Matrix, B: Matrix) -> Array:
+    """Inner products of the columns of A with those of B, in float64; on the host."""
+    if not is_device_array(A):
+        return np.einsum("ij,ij->j", A, B, dtype=np.float64)
+    xp = namespace(A)
+    total = xp.zeros(A.shape[1], dtype=xp.float64, device=device_of(A))
+    for block in blocks_of(A, A.shape[0], 24 * A.shape[1]):
+        left, right = (xp.astype(part[block, :], xp.float64) for part in (A, B))
+        total += xp.sum(left * right, axis=0)
+    return to_numpy(total)
+
+
+def row_lengths(X: Matrix) -> Matrix:
+    """Length of each row; squares are summed in float64, whose range they may need."""
+    if is_sparse(X):
+        return like(sparse.row_lengths(X), X)
+    xp = namespace(X)
+    parts = []
+    for block in blocks_of(X, X.shape[0], 16 * X.shape[1]):
+        rows = xp.astype(X[block, :], xp.float64, copy=False)
+        parts.append(like(xp.sqrt(xp.vecdot(rows, rows)), X))
+    return xp.concat(parts)
+
+
+def unit_rows(X: Matrix) -> Matrix:
+    """Rows scaled to length one, as a new matrix; rows of zeros stay as they are."""
+    limits = np.finfo(precision(X))
+    with np.errstate(over="ignore", under="ignore"):
+        lengths = row_lengths(X)
+        extreme = ~((lengths > float(limits.tiny) ** 0.5) & (lengths < float(limits.max) ** 0.5))
+        xp = namespace(X)
+        if bool(xp.any(extreme)):  # squares may have left the range of floats
+            X = divided_rows(X, xp.where(extreme, _row_peaks(X), xp.ones_like(lengths)))
+            lengths = row_lengths(X)
+    return divided_rows(X, lengths)
+
+
+def _row_peaks(X: Matrix) -> Matrix:
+    if is_sparse(X):
+        return sparse.row_peaks(X)
+    xp = namespace(X)
+    return xp.maximum(xp.max(X, axis=1), -xp.min(X, axis=1))
+
+
+def divided_rows(X: Matrix, by: Matrix) -> Matrix:
+    """Each row divided by its own number; rows whose number is zero stay as they are."""
+    xp = namespace(by)
+    by = xp.where(by == 0, xp.ones_like(by), by)
+    return sparse.divided_rows(X, by) if is_sparse(X) else X / by[:, None]
+
+
+def minus_group_means(Q: Matrix, codes: Array, members: Any, sizes: Array) -> Matrix:
+    """Rows of Q minus the mean of their group; ``members`` is groups × rows, of ones."""
+    means = dot(members.astype(precision(Q)), Q) / like(sizes, Q)[:, None]
+    return Q - take_rows(means, codes)
+
+
+def scatter_trace(X: Matrix, codes: Array, members: Any, sizes: Array) -> float:
+    """Σ‖x − mean of its group‖² over all rows; ``members`` is groups × rows, of ones."""
+    if is_sparse(X):
+        return sparse.scatter_trace(X, members, sizes)
+    xp = namespace(X)
+    centre = _means64(X)[None, :]
+    total = 0.0
+    sums = xp.zeros((len(sizes), X.shape[1]), dtype=xp.float64, device=device_of(X))
+    for block in blocks_of(X, X.shape[0], 32 * X.shape[1]):
+        rows = X[block, :] - centre
+        total += float(xp.sum(rows * rows))
+        sums += dot(members[:, block], rows)
+    between = xp.sum(xp.sum(sums * sums, axis=1) / like(sizes, sums))
+    return max(total - float(between), 0.0)
+
+
+def mean_sq_distance(X: Matrix) -> float:
+    """Mean of ‖x_a − x_b‖² over all pairs of rows a ≠ b: twice the total variance."""
+    n = X.shape[0]
+    if n < 2:
+        return 0.0
+    mean = _means64(X)
+    if is_sparse(X):
+        total = sparse.sum_of_squares(X) - n * float(mean @ mean)
+        return 2.0 * max(total, 0.0) / (n - 1)
+    xp = namespace(X)
+    total = 0.0
+    for block in blocks_of(X, n, 24 * X.shape[1]):
+        rows = X[block, :] - mean[None, :]
+        total += float(xp.sum(rows * rows))
+    return 2.0 * total / (n - 1)
+
+
+# --- distances and comparisons ---------------------------------------------------------------
+
+
+def sq_distances(X: Matrix, left: Array, right: Array, *, threads: bool = True) -> Array:
+    """‖x_left − x_right‖² for each pair of row numbers, on every core or in this thread."""
+    smallest = 2000 if threads else len(left) + 1
+    if is_sparse(X):
+        return sparse.sq_distances(X, left, right, smallest)
+    if is_device_array(X):
+        xp = namespace(X)
+        parts = []
+        for block in blocks_of(X, len(left), 24 * X.shape[1]):
+            apart = take_rows(X, left[block]) - take_rows(X, right[block])
+            parts.append(xp.sum(apart * apart, axis=1))
+        return to_numpy(xp.concat(parts))
+    from . import kernels
+
+    out = np.empty(len(left), dtype=X.dtype)
+    run_blocks(
+        lambda start, stop: kernels.sq_distances_dense(X, left, right, start, stop, out),
+        len(left),
+        smallest=smallest,
+    )
+    return out
+
+
+def sq_distance_blocks(X: Matrix, block_bytes: int = 2**26) -> Iterator[tuple[int, Matrix]]:
+    """Squared distances of all rows to all rows, a block of rows at a time.
+
+    Yields the number of the block's first row and the block, by ‖a‖² + ‖b‖² − 2a·b in the
+    precision of X: good enough to find neighbours, not to tell near duplicates apart.
+    """
+    if not is_sparse(X):
+        X = minus_mean(X)
+    right = transposed(X)
+    norms = row_lengths(X) ** 2
+    height = max(1, block_bytes // (X.shape[0] * precision(X).itemsize))
+    for first in range(0, X.shape[0], height):
+        last = min(first + height, X.shape[0])
+        distances = to_dense(X[first:last, :] @ right)
+        distances *= -2
+        distances += norms[None, :]
+        distances += norms[first:last][:, None]
+        yield first, distances
+
+
+def steps_at_once(Z: Matrix) -> int:
+    """Comparisons of a block: more on a device, where each block costs the way there and back."""
+    return 512 if is_device_array(Z) else 128
+
+
+def differences(Z: Matrix, index: Array) -> tuple[Matrix, Matrix]:
+    """u = p − q and v = p + q of each comparison, in an order that keeps a triplet's digits."""
+    a, b, c, d = (take_rows(Z, rows) for rows in index.T)
+    return (c - a) + (b - d), (a - b) + (c - d)
+
+
+def margins(Z: Matrix, index: Array, M: Matrix | None = None) -> Array:
+    """⟨M, A_t⟩ = d²(c, d) − d²(a, b) of every comparison; M = None is the identity; on the host."""
+    if is_sparse(Z):
+        if M is not None:
+            raise TypeError("margins of sparse rows are those of the identity")
+        a, b, c, d = np.ascontiguousarray(index.T)
+        return sq_distances(Z, c, d) - sq_distances(Z, a, b)
+    W = Z if M is None else Z @ M
+    if is_device_array(Z):
+        xp = namespace(Z)
+        parts = []
+        for block in blocks_of(Z, len(index), 64 * Z.shape[1]):
+            u, _ = differences(Z, index[block])
+            _, image = differences(W, index[block])
+            parts.append(xp.sum(u * image, axis=1))
+        return to_numpy(xp.concat(parts))
+    from . import kernels
+
+    out = np.empty(len(index), dtype=Z.dtype)
+    run_blocks(
+        lambda start, stop: kernels.margins(Z, W, index, start, stop, out),
+        len(index),
+        smallest=2000,
+    )
+    return out
+
+
+def comparison_graph(index: Array, weight: Array, n_rows: int) -> sp.csr_matrix:
+    """C, the sparse symmetric matrix with Σ weight_t A_t = XᵀCX: a signed graph Laplacian.
+
+    The pair (c, d) adds its weight at cc and dd and subtracts it at cd and dc; the pair (a, b)
+    does the opposite.
+    """
+    a, b, c, d = index.T
+    rows = np.concatenate([c, d, a, b, a, b, c, d])
+    columns = np.concatenate([c, d, b, a, a, b, d, c])
+    values = np.concatenate([weight] * 4 + [-weight] * 4)
+    graph = sp.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
+    graph.eliminate_zeros()  # of a triplet, the anchor's own entries cancel
+    return graph
+
+
+def comparison_matrix(Z: Matrix, index: Array, beta: Array) -> Matrix:
+    """V = Σ β_t A_t (m × m)."""
+    if not is_device_array(Z):
+        V = tdot(Z, _graph_dot(index, beta, Z))
+        return 0.5 * (V + V.T)
+    xp = namespace(Z)
+    used = np.flatnonzero(beta)
+    V = xp.zeros((Z.shape[1], Z.shape[1]), dtype=xp.float64, device=device_of(Z))
+    for block in blocks_of(Z, len(used), 32 * Z.shape[1]):
+        u, v = differences(Z, index[used[block]])
+        V += xp.astype(u.T @ (like(beta[used[block]], Z)[:, None] * v), xp.float64)
+    return like(0.5 * (V + V.T), Z)
+
+
+def _graph_dot(index: Array, beta: Array, Y: Array) -> Array:
+    """C·Y without C: cheaper than building it where Y has few columns."""
+    from . import kernels
+
+    beta = np.asarray(beta, dtype=Y.dtype)
+    out = np.zeros_like(Y, order="C")
+    run_blocks(
+        lambda start, stop: kernels.graph_dot(index, beta, Y, start, stop, out),
+        Y.shape[1],
+        smallest=16,
+    )
+    return out
+
+
+# --- matrices of inner products --------------------------------------------------------------
+
+
+def gram(X: Matrix) -> Matrix:
+    """Inner products of the centred rows, in float64 (n × n)."""
+    if is_sparse(X):
+        return sparse.gram(X)
+    xp = namespace(X)
+    n, d = X.shape
+    K = xp.zeros((n, n), dtype=xp.float64, device=device_of(X))
+    for columns in blocks_of(X, d, 8 * n):
+        block = minus_mean(xp.astype(X[:, columns], xp.float64))
+        K += block @ block.T
+    return K
+
+
+def quadratic(X: Matrix, apply: Callable[[Matrix], Matrix]) -> Matrix:
+    """XᵀKX for a symmetric K with K·1 = 0, given as what it does to dense columns.
+
+    Its lower triangle is written out (d × d), a block of columns at a time. The columns are centred
+    before K adds them up, and again after: where their mean is large its digits would otherwise
+    drown theirs.
+    """
+    n, d = X.shape
+    mean = column_means(X)
+    back = transposed(X)
+    result = square(d, mean)
+    for columns in blocks_of(X, d, n * precision(X).itemsize, least=8, most=256):
+        block = to_dense(back[columns, :]).T if is_sparse(X) else X[:, columns]
+        image = minus_mean(apply(block - mean[None, columns]))
+        result[columns.start :, columns] = threaded_dot(back[columns.start :, :], image)
+    return result
+
+
+def principal_components(X: Matrix, m: int, seed: int) -> Matrix:
+    """The m leading principal components as columns; fewer where X has fewer."""
+    from sklearn.decomposition import PCA
+
+    rows = to_numpy(X)  # scikit-learn works on the host
+    n, d = rows.shape
+    solver = "auto"
+    if is_sparse(rows):
+        # components have no unit, and the sparse solver stops too early on small numbers
+        rows = (rows / np.sqrt(mean_sq_distance(rows))).astype(rows.dtype)
+        if m >= min(n, d):
+            # all of them, which ARPACK cannot give; n centred rows have at most n − 1
+            m, solver = (n - 1, "arpack") if n <= d else (d, "covariance_eigh")
+    pca = PCA(n_components=min(m, n, d), svd_solver=solver, random_state=seed).fit(rows)
+    return like(np.ascontiguousarray(pca.components_.T, dtype=rows.dtype), X)

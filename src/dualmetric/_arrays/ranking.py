@@ -1,0 +1,333 @@
+"""Neighbours and rankings of rows: compiled loops on the host, the array API on a device.
+
+Distances are computed as ‖a‖² + ‖b‖² − 2a·b, in blocks of bounded memory.
+"""
+
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from .._types import Array, Matrix
+from . import ops
+from .namespace import (
+    blocks_of,
+    indices_like,
+    is_device_array,
+    library,
+    like,
+    namespace,
+    precision,
+    require_memory_beside,
+    to_numpy,
+)
+from .system import n_threads, run_blocks, single_blas_thread
+
+_BLOCK_BYTES = 32 * 2**20  # distances held at once on the host, by all threads
+_DEVICE_NUMBERS = 8  # of eight bytes, held on a device for each query and row
+
+
+def smallest(distances: Matrix, k: int) -> tuple[Matrix, Matrix]:
+    """The k smallest entries of each row, in ascending order, and their columns."""
+    xp = namespace(distances)
+    if library(distances) == "torch":  # ten times as fast as sorting everything
+        found = distances.topk(k, dim=1, largest=False, sorted=True)
+        return found.values, found.indices
+    nearest = xp.argsort(distances, axis=1, stable=True)[:, :k]
+    return xp.take_along_axis(distances, nearest, axis=1), nearest
+
+
+def nearest(X: Matrix, queries: Matrix, k: int) -> Array:
+    """Numbers of the k rows of X that are nearest to each query; dense rows; on the host."""
+    xp = namespace(X)
+    mean = ops.column_means(X)[None, :]
+    X = X - mean
+    squares = xp.vecdot(X, X)[None, :]
+    parts = []
+    for block in blocks_of(X, queries.shape[0], 32 * X.shape[0]):
+        # the length of a query itself is the same for all rows
+        distances = squares - 2.0 * ((queries[block, :] - mean) @ X.T)
+        parts.append(to_numpy(smallest(distances, k)[1]))
+    return np.concatenate(parts)
+
+
+def neighbors(X: Matrix, queries: Matrix, k: int) -> Array:
+    """Numbers of the k rows of X that are nearest to each query; on the host."""
+    if is_device_array(X):
+        return nearest(X, queries, k)
+    from sklearn.neighbors import NearestNeighbors
+
+    model = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
+    return model.kneighbors(queries, return_distance=False)
+
+
+def pairwise(A: Matrix, B: Matrix | None = None) -> Matrix:
+    """Distances between all rows of A and all rows of B, or among the rows of A."""
+    if not is_device_array(A):
+        from sklearn.metrics import euclidean_distances
+
+        return euclidean_distances(A, B)
+    xp = namespace(A)
+    other = A if B is None else B
+    require_memory_beside(
+        A,
+        A.shape[0] * other.shape[0] * precision(A).itemsize,
+        f"{A.shape[0]:,} × {other.shape[0]:,} distances",
+        "Compare fewer rows at a time.",
+    )
+    right = ops.to_float64(other)
+    mean = ops.column_means(right)[None, :]
+    right = right - mean
+    squares = xp.vecdot(right, right)[None, :]
+    numbers = xp.arange(other.shape[0], device=A.device)
+    parts = []
+    for block in blocks_of(A, A.shape[0], 40 * other.shape[0]):
+        left = ops.to_float64(A[block, :]) - mean
+        found = xp.vecdot(left, left)[:, None] + squares - 2.0 * (left @ right.T)
+        found = xp.sqrt(xp.maximum(found, xp.zeros_like(found)))
+        if B is None:  # rounding must not put a row at a distance from itself
+            itself = numbers[block][:, None] == numbers[None, :]
+            found = xp.where(itself, xp.zeros_like(found), found)
+        parts.append(like(found, A))
+    return xp.concat(parts, axis=0)
+
+
+def class_neighbors(X: Matrix, labels: Array, k: int) -> tuple[Array, Array]:
+    """Each row's k nearest rows of its class and of the others; −1 where there are too few."""
+    n = X.shape[0]
+    same = np.full((n, k), -1, dtype=np.int64)
+    other = np.full((n, k), -1, dtype=np.int64)
+    for first, distances in ops.sq_distance_blocks(X):
+        if is_device_array(distances):
+            _fill_neighbors(distances, labels, first, same, other)
+            continue
+        from . import kernels
+
+        def fill(start: int, stop: int, first: int = first, distances: Array = distances) -> None:
+            kernels.class_neighbors(distances, labels, first, start, stop, same, other)
+
+        run_blocks(fill, len(distances), smallest=64)
+    return same, other
+
+
+def _fill_neighbors(distances: Any, labels: Array, first: int, same: Array, other: Array) -> None:
+    """What the kernel ``class_neighbors`` does, on a device."""
+    xp = namespace(distances)
+    rows = slice(first, first + distances.shape[0])
+    k = min(same.shape[1], distances.shape[1])
+    here = indices_like(labels, distances)
+    numbers = xp.arange(distances.shape[1], device=distances.device)
+    alike = here[rows][:, None] == here[None, :]
+    itself = numbers[rows][:, None] == numbers[None, :]
+    far = xp.full_like(distances, xp.inf)
+    for allowed, out in ((alike & ~itself, same), (~alike, other)):
+        values, columns = smallest(xp.where(allowed, distances, far), k)
+        out[rows, :k] = np.where(np.isinf(to_numpy(values)), -1, to_numpy(columns))
+
+
+def right_shares(
+    rows: Matrix, codes: Array, queries: Matrix, wanted: Array, k: int, skip: Array | None = None
+) -> Array:
+    """Share of each query's k nearest rows that have its class.
+
+    It tells metrics apart with fewer queries than the vote of these rows. Row ``skip[q]`` is left
+    out for query q.
+    """
+    from . import kernels
+
+    rows, queries = to_numpy(rows), to_numpy(queries)
+    k = min(k, rows.shape[0] - (skip is not None))
+    skip = np.full(len(wanted), -1) if skip is None else skip
+    mean = ops.centre_of(rows)  # near zero, numbers keep their digits
+    rows, queries = ops.minus_centre(rows, mean), ops.minus_centre(queries, mean)
+    norms = ops.row_lengths(rows) ** 2
+    back = ops.transposed(rows)
+    out = np.empty(queries.shape[0])
+    for start in range(0, queries.shape[0], 256):
+        block = slice(start, start + 256)
+        distances = ops.to_dense(queries[block] @ back)
+        distances *= -2
+        distances += norms  # a query's own length is the same for all
+        kernels.right_neighbors(distances, codes, wanted[block], skip[block], k, out[block])
+    return out
+
+
+def average_precisions(X: Matrix, labels: Array, counts: Array, queries: Array) -> Matrix:
+    """Average precision of each query (see `evaluation.average_precisions`, which checks).
+
+    X is float64, ``labels`` are numbered from 0, and ``counts`` holds the rows of each class.
+    """
+    if is_device_array(X):
+        return _precisions_on_device(X, labels, counts, queries)
+    from . import kernels
+
+    n = len(labels)
+    fill, origin = squared_distances(X)
+    copies = np.flatnonzero(origin != np.arange(n))
+    result = np.full(n, np.nan)
+    asked = np.unique(queries[counts[labels[queries]] > 1])
+    step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
+
+    def rank(start: int, stop: int) -> None:
+        memory = np.empty((min(step, stop - start), n))
+        for first in range(start, stop, step):
+            block = asked[first : min(first + step, stop)]
+            distances = memory[: len(block)]
+            fill(block, distances)
+            keys = distances.view(np.int64)
+            kernels.ranking_keys(keys, block, labels, origin, copies)
+            # NumPy's vectorised sort of plain integers is far faster than anything compiled here
+            keys.view(np.uint64).sort(axis=1)
+            result[block] = kernels.ranked_precisions(keys)
+
+    # Each thread takes whole queries, products included: the threads that BLAS would start
+    # itself go on spinning after each product and slow down the sorting.
+    with single_blas_thread():
+        run_blocks(rank, len(asked), smallest=1 + 2**17 // n)
+    return result[queries]
+
+
+def squared_distances(X: Matrix) -> tuple[Callable[[Array, Array], None], Array]:
+    """Prepare distances between rows of X, all scaled by one power of two.
+
+    Returns a function, ``fill(queries, out)``, that writes ‖x_q − x_c‖² for each q of ``queries``
+    and each row c; and, for each row, the number of the first row that equals it.
+    """
+    return ops.by_format(X, _dense_distances, _csr_distances)(X)
+
+
+def _dense_distances(X: Array) -> tuple[Callable[[Array, Array], None], Array]:
+    n, d = X.shape
+    # [−2a, ‖a‖², 1]·[b, 1, ‖b‖²]: the product gives distances in one pass over the block
+    right = np.empty((n, d + 2))
+    rows = right[:, :d]
+    np.ldexp(X, -_exponent(X), out=rows)
+    mean = rows.mean(axis=0)
+    centre = rows[np.argmin(np.einsum("ij,ij->i", rows, rows) - 2.0 * (rows @ mean))].copy()
+    rows -= centre
+    rows += 0.0  # −0 becomes 0, so that equal rows have equal bytes
+    right[:, d] = 1.0
+    right[:, d + 1] = np.einsum("ij,ij->i", rows, rows)
+
+    def fill(queries: Array, out: Array) -> None:
+        left = right[queries]
+        left[:, :d] *= -2.0
+        left[:, [d, d + 1]] = left[:, [d + 1, d]]
+        np.matmul(left, right.T, out=out)
+
+    return fill, first_equal(row.tobytes() for row in rows)
+
+
+def _csr_distances(X: Any) -> tuple[Callable[[Array, Array], None], Array]:
+    from . import kernels
+
+    X = X.copy()
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    X.data = np.ldexp(X.data, -_exponent(X.data))
+    by_columns = X.tocsc()
+    columns = by_columns.data, by_columns.indices, by_columns.indptr
+    norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+
+    def fill(queries: Array, out: Array) -> None:
+        # not a sparse product: its result would be nearly full
+        kernels.sq_distances_csr_to_all(X.data, X.indices, X.indptr, columns, queries, norms, out)
+
+    return fill, first_equal(
+        X.indices[start:stop].tobytes() + X.data[start:stop].tobytes()
+        for start, stop in itertools.pairwise(X.indptr)
+    )
+
+
+def _exponent(values: Array) -> int:
+    """Exponent of the largest magnitude: scaled by it, squares neither overflow nor vanish."""
+    largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+    return int(np.frexp(largest)[1])
+
+
+def first_equal(rows: Iterable[bytes]) -> Array:
+    """Return for each row the number of the first row with the same bytes."""
+    seen: dict[bytes, int] = {}
+    # digests, since the rows themselves would be another copy of the data
+    return np.array(
+        [
+            seen.setdefault(hashlib.blake2b(row, digest_size=16).digest(), number)
+            for number, row in enumerate(rows)
+        ],
+        dtype=np.int64,
+    )
+
+
+# --- on a device -----------------------------------------------------------------------------
+
+
+def _precisions_on_device(X: Any, labels: Array, counts: Array, queries: Array) -> Any:
+    """The same by counting, for every relevant row, the rows that are as near or nearer."""
+    xp = namespace(X)
+    largest = float(xp.max(xp.abs(X)))
+    X = X * math.ldexp(1.0, -math.frexp(largest)[1])  # squares stay in the range of floats
+    # a row near the mean is the origin: unlike the mean itself, it keeps integers integers
+    mean = xp.sum(X, axis=0) / X.shape[0]
+    central = int(xp.argmin(xp.sum(X * X, axis=1) - 2.0 * (X @ mean)))
+    X = X - X[central : central + 1, :] + 0.0  # −0 becomes 0: equal rows have equal bits
+    equal = first_equal(row.tobytes() for row in to_numpy(X))
+    squares = xp.sum(X * X, axis=1)
+    members = np.argsort(labels, kind="stable")  # rows by class
+    starts = np.cumsum(counts) - counts
+    numbers = np.arange(X.shape[0])
+    asked = np.flatnonzero(counts[labels[queries]] > 1)
+    # by the size of their class: the relevant rows of a block form one matrix
+    asked = asked[np.lexsort((labels[queries[asked]], counts[labels[queries[asked]]]))]
+    result = np.full(len(queries), np.nan)
+    for part in blocks_of(X, len(asked), 8 * _DEVICE_NUMBERS * (X.shape[0] + int(counts.max()))):
+        block = queries[asked[part]]
+        left, norms = (ops.take_rows(A, block) for A in (X, squares[:, None]))
+        distances = norms + squares[None, :] - 2.0 * (left @ X.T)
+        distances = xp.maximum(distances, xp.zeros_like(distances))
+        if (equal != numbers).any():  # equal rows are at equal distances, and at none apart
+            distances = ops.take_columns(distances, equal)
+            same = indices_like(equal[block][:, None] == equal[None, :], X)
+            distances = xp.where(same != 0, xp.zeros_like(distances), distances)
+        itself = indices_like(block[:, None] == numbers[None, :], X)
+        distances = xp.where(itself != 0, xp.full_like(distances, xp.inf), distances)
+        sizes = counts[labels[block]]
+        places = np.arange(int(sizes.max()))[None, :]
+        inside = places < sizes[:, None]
+        columns = members[np.where(inside, starts[labels[block]][:, None] + places, 0)]
+        relevant = xp.take_along_axis(distances, indices_like(columns, X), axis=1)
+        outside = indices_like(~inside, X) != 0
+        relevant = xp.sort(xp.where(outside, xp.full_like(relevant, xp.inf), relevant), axis=1)
+        shares = _counts(relevant, relevant) / _counts(relevant, distances)
+        last = indices_like(places < sizes[:, None] - 1, X)  # the query itself comes last
+        shares = xp.where(last != 0, shares, xp.zeros_like(shares))
+        result[asked[part]] = to_numpy(xp.sum(shares, axis=1)) / (sizes - 1)
+    return xp.asarray(result, device=X.device)
+
+
+def _counts(ends: Any, values: Any) -> Any:
+    """How many values of each row are at most each of its ascending ends, in float64.
+
+    Sorted together, values before ends where they are equal, an end's place tells how many values
+    and how many other ends come before it.
+    """
+    xp = namespace(ends)
+    n_values, n_ends = values.shape[1], ends.shape[1]
+    order = xp.argsort(xp.concat([values, ends], axis=1), axis=1, stable=True)
+    place = xp.argsort(order, axis=1, stable=True)[:, n_values:]
+    before = xp.arange(n_ends, device=ends.device)[None, :]
+    return xp.astype(place - before, xp.float64)
+
+
+def check_float64(X: Any) -> Any:
+    """Rows in float64; on a device, where there is room for them."""
+    if is_device_array(X):
+        require_memory_beside(
+            X,
+            3 * X.shape[0] * X.shape[1] * 8,
+            f"{X.shape[0]:,} rows in float64",
+            "Compare fewer rows, or move them to the host.",
+        )
+    return ops.to_float64(X)

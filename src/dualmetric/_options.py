@@ -1,0 +1,208 @@
+"""Options of estimators, declared once: type, range, default and help text.
+
+The constructor, the validation, the documentation and the command-line flag all follow from the
+declaration. An estimator is a dataclass whose fields are made by `option`, so that scikit-learn,
+editors and type checkers see ordinary keyword arguments.
+"""
+
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from reprlib import repr as brief
+from textwrap import fill
+from typing import Any, TypeVar, dataclass_transform
+
+import numpy as np
+
+_T = TypeVar("_T", bound=type)
+_KINDS: dict[str, Any] = {"int": Integral, "float": Real, "bool": (bool, np.bool_), "str": str}
+_NAMES = {
+    "int": "a whole number",
+    "float": "a finite number",
+    "bool": "True or False",
+    "str": "a string",
+}
+
+
+_FITTED = """n_rows_used_, n_rows_in_ : int
+        How many rows were learned from, and how many were given.
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X had names that are all strings."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known about an option besides its name and default."""
+
+    kind: str  # type of its values; those of "object" are checked by the estimator
+    help: str  # what it does, in the words of the documentation
+    low: float | None = None  # smallest and largest value; ``above`` excludes ``low`` itself
+    high: float | None = None  # smallest and largest value; ``above`` excludes ``low`` itself
+    above: bool = False
+    choices: tuple[Any, ...] | None = None  # every value that is allowed
+    optional: bool = False  # whether None is allowed
+    type: str = ""  # type as the documentation shows it; derived where it is empty
+    flag: str = ""  # one line for the command line; empty where there is no flag
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a value that is not allowed, naming the option, the value and what is allowed."""
+        if self.kind == "object" or (value is None and self.optional):
+            return
+        problem = f"{name} must be {self._allowed()}; got {brief(value)}"
+        if self.choices is not None:
+            if not any(isinstance(value, type(one)) and value == one for one in self.choices):
+                raise ValueError(problem)
+            return
+        wrong_bool = isinstance(value, bool | np.bool_) and self.kind != "bool"
+        if wrong_bool or not isinstance(value, _KINDS[self.kind]):
+            raise TypeError(problem)
+        if self.kind in ("int", "float"):
+            with np.errstate(over="ignore"):
+                number = float(value) if abs(value) < 1e300 else np.inf
+            low = -np.inf if self.low is None else self.low
+            high = np.inf if self.high is None else self.high
+            if not (np.isfinite(number) and low <= number <= high) or (
+                self.above and number == low
+            ):
+                raise ValueError(problem)
+
+    def _allowed(self) -> str:
+        if self.choices is not None:
+            return "one of " + ", ".join(map(repr, self.choices))
+        words = ("a finite number" if self.kind == "float" else _NAMES[self.kind]) + "".join(
+            part
+            for part in (
+                ""
+                if self.low is None
+                else f" {'above' if self.above else 'of at least'} {self.low:g}",
+                "" if self.high is None else f" and at most {self.high:g}",
+            )
+        )
+        return words + (", or None" if self.optional else "")
+
+    def type_in_words(self) -> str:
+        """Type as numpydoc shows it."""
+        if self.type:
+            return self.type
+        if self.choices is not None:
+            return "{" + ", ".join(_quoted(choice) for choice in self.choices) + "}"
+        return self.kind + (" or None" if self.optional else "")
+
+
+def _quoted(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def option(
+    kind: str,
+    *,
+    default: Any,
+    help: str,  # noqa: A002
+    kw_only: bool = True,
+    optional: bool = False,
+    **more: Any,
+) -> Any:
+    """A field of an estimator: its default, and an `Option` that says what it may be."""
+    declared = Option(kind, help, optional=optional or default is None, **more)
+    return field(default=default, kw_only=kw_only, metadata={"option": declared})
+
+
+def options_of(owner: Any) -> dict[str, Option]:
+    """Options of an estimator or its class, by name, in the order of its constructor."""
+    found = {entry.name: entry for entry in fields(owner) if "option" in entry.metadata}
+    ordered = sorted(found.values(), key=lambda entry: bool(entry.kw_only))
+    return {entry.name: entry.metadata["option"] for entry in ordered}
+
+
+def check_options(owner: Any) -> None:
+    """Check every option of an estimator."""
+    for name, declared in options_of(owner).items():
+        declared.check(name, getattr(owner, name))
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(option,))
+def with_options(cls: _T) -> _T:
+    """Make the constructor of an estimator, and fill in what its docstring leaves out."""
+    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    if made.__doc__ is not None:  # there is none under python -OO
+        made.__doc__ = made.__doc__.replace("{parameters}", _documented(made).strip()).replace(
+            "{fitted}", _FITTED
+        )
+    return made
+
+
+def _documented(cls: Any) -> str:
+    """The section Parameters of a docstring, indented as in a class."""
+    defaults = {entry.name: entry.default for entry in fields(cls)}
+    lines = []
+    for name, declared in options_of(cls).items():
+        shown = _quoted(defaults[name])
+        if isinstance(defaults[name], int) and not isinstance(defaults[name], bool):
+            shown = f"{defaults[name]:_}"
+        lines.append(f"    {name} : {declared.type_in_words()}, default={shown}")
+        text = " ".join(declared.help.split())
+        lines.append(fill(text, 100, initial_indent=" " * 8, subsequent_indent=" " * 8))
+    return "\n".join(lines)
+
+
+# --- options that several estimators share ---------------------------------------------------
+
+
+def max_rows_option() -> Any:
+    """How many rows are learned from."""
+    return option(
+        "int",
+        default=50_000,
+        help="At most this many rows are learned from, chosen at random and evenly over all; a "
+        "few more "
+        "where classes are rare, and every row that given triplets or comparisons name. None "
+        "learns from all rows.",
+        low=2,
+        optional=True,
+        flag="Learn from at most this many rows; none for all.",
+    )
+
+
+def distance_option(default: str = "euclidean", note: str = "Learning is the same.") -> Any:
+    """How transformed rows are compared."""
+    return option(
+        "str",
+        default=default,
+        help='With "cosine", transformed rows are centred and scaled to length one: often better '
+        f"for text and embeddings. {note}",
+        choices=("euclidean", "cosine"),
+        flag="euclidean or cosine.",
+    )
+
+
+def n_components_option(default_help: str) -> Any:
+    """Rank of the metric."""
+    return option(
+        "int",
+        default=None,
+        help="Rank of the metric: how many directions are kept, the most important first. "
+        + default_help,
+        low=1,
+        flag="How many directions to keep; few make search fast.",
+    )
+
+
+def scale_option() -> Any:
+    """Whether results depend on the unit of X."""
+    return option(
+        "bool",
+        default=True,
+        help="Measure distances relative to their root mean square over the training rows, so "
+        "that the result does not depend on the unit of X. False is the paper's setting.",
+    )
+
+
+def random_state_option(purpose: str) -> Any:
+    """Seed of everything random."""
+    return option("object", default=None, help=purpose, type="int, RandomState instance or None")
+
+
+def verbose_option(purpose: str) -> Any:
+    """What is printed."""
+    return option("int", default=0, help=purpose, low=0)

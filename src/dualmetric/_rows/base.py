@@ -1,0 +1,178 @@
+"""`Rows`: one interface to rows in memory, on disk, on a device and on a cluster."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from .._arrays import ops
+from .._arrays.namespace import check_device_rows, is_device_array, precision, require_finite
+from .._types import Array
+from .._validation import refuse_mask
+
+T = TypeVar("T")
+
+
+class Rows:
+    """Rows of features, wherever they are.
+
+    All rows that the methods return or pass on are checked: finite float32 or float64, dense in C
+    order, CSR with sorted indices, or dense on their device.
+    """
+
+    shape: tuple[int, int]  # some rows of Dask must be read to be counted
+    dtype: np.dtype[Any]  # float32 or float64, to which other numbers are converted
+    names: tuple[str, ...] | None = None  # of the features, if X was a frame with named columns
+    in_memory = False  # on the host or on a device
+    concurrent = False  # whether blocks are worked on at the same time: use one thread for each
+    name = "X"  # of the argument, for error messages
+
+    @property
+    def n_features(self) -> int:
+        """Number of features; nothing is read to find it."""
+        return self.shape[1]
+
+    def take(self, numbers: Array | None = None) -> Any:
+        """Rows with the given ascending numbers, in memory; all rows, which may be no copy."""
+        raise NotImplementedError
+
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        """Blocks of consecutive rows, each with the number of its first row."""
+        raise NotImplementedError
+
+    def reduce(self, function: Callable[[Any, int], T], combine: Callable[[T, T], T]) -> T:
+        """Combine ``function(block, number of its first row)`` of all blocks, by pairs."""
+        total: Any = None
+        for start, block in self.blocks():
+            part = function(block, start)
+            total = part if start == 0 else combine(total, part)
+        return total
+
+    def map(self, function: Callable[[Any], Any], width: int, dtype: Any = None) -> Any:
+        """Rows of ``width`` numbers, as many as the block has, that a function makes of each block.
+
+        Of rows in memory, the result of the function itself; of rows on disk, an ndarray; of Dask
+        rows, a Dask array that is not computed yet. Without ``dtype``, in the precision of the
+        rows.
+        """
+        raise NotImplementedError
+
+    def check_width(self, n_features: int, owner: str) -> None:
+        """Raise where the rows do not have the number of features that ``owner`` expects."""
+        if self.n_features != n_features:
+            raise ValueError(
+                f"{self.name} has {self.n_features} features, but {owner} is expecting "
+                f"{n_features} features as input"
+            )
+
+    def _checked_numbers(self, numbers: Any) -> Array:
+        """Row numbers as an array; refused where they are not in the rows."""
+        numbers, n = np.asarray(numbers), self.shape[0]
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < n:
+            wrong = numbers[0] if numbers[0] < 0 else numbers[-1]
+            raise ValueError(f"{self.name} has no row {wrong}: row numbers go from 0 to {n - 1}")
+        return numbers
+
+
+class MemoryRows(Rows):
+    """Rows in memory, as `check_array` returns them."""
+
+    in_memory = True
+
+    def __init__(self, X: Any, names: tuple[str, ...] | None = None, name: str = "X") -> None:
+        self._X, self.names, self.name = X, names, name
+        self.shape, self.dtype = tuple(X.shape), precision(X)
+
+    def take(self, numbers: Array | None = None) -> Any:
+        """Rows, see `Rows.take`."""
+        if numbers is None:
+            return self._X
+        return ops.take_rows(self._X, self._checked_numbers(numbers))
+
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        """Yield all rows as one block."""
+        yield 0, self._X
+
+    def map(self, function: Callable[[Any], Any], width: int, dtype: Any = None) -> Any:
+        """Apply a function to all rows at once."""
+        return function(self._X)
+
+
+def is_array(X: Any) -> bool:
+    """Whether X is in memory, and no frame."""
+    return isinstance(X, np.ndarray | list | tuple) or sp.issparse(X) or is_device_array(X)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask is not imported to find out."""
+    return type(X).__module__.partition(".")[0] == "dask"
+
+
+def check_array(X: Any, name: str = "X") -> Any:
+    """Rows in memory as finite floats: dense in C order, CSR, or dense on their device."""
+    if is_device_array(X):
+        X = check_device_rows(X, name)
+        require_finite(X, name)
+        return X
+    from sklearn.utils import check_array as check
+
+    refuse_mask(X, name)
+    if sp.issparse(X) and X.ndim == 2:
+        check_indices(X, name)
+    X = check(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
+    return ops.canonical(X)
+
+
+def check_indices(X: Any, name: str) -> None:
+    """Refuse a sparse matrix with indices out of range: reading it would crash the process."""
+    try:
+        if X.format == "coo":
+            sp.coo_matrix((X.data, (X.row, X.col)), shape=X.shape)
+        elif X.format in ("csr", "csc", "bsr"):
+            parts = (X.data, X.indices, X.indptr)
+            type(X)(parts, shape=X.shape).check_format(full_check=True)
+            if (X.indptr[1:] < X.indptr[:-1]).any():  # SciPy misses an end below zero
+                raise ValueError("indptr must not descend")
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is a damaged sparse matrix of shape {X.shape} ({error}): build it again"
+        ) from None
+
+
+def as_floats(block: Any, dtype: Any, name: str) -> Any:
+    """Rows of a block in the given precision: C order, or CSR."""
+    if not sp.issparse(block):
+        return np.ascontiguousarray(block, dtype=dtype)
+    check_indices(block, name)
+    return ops.canonical(block.tocsr().astype(dtype, copy=False))
+
+
+def no_results(
+    function: Callable[[Any], Any], rows: Any, n_features: int, width: int, dtype: Any
+) -> Any:
+    """What a function makes of no rows: sparse if it keeps a sparse row of zeros sparse."""
+    if sp.issparse(rows) and sp.issparse(function(sp.csr_matrix((1, n_features)))):
+        return sp.csr_matrix((0, width), dtype=dtype)
+    return np.empty((0, width), dtype=dtype)
+
+
+def all_finite(rows: Any) -> bool:
+    """Whether no number is NaN or infinite."""
+    values = ops.stored_values(rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # the sum is finite for nearly all rows that are, and takes one pass without a copy
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
+def rows_not_finite(rows: Any) -> Array:
+    """Numbers of the rows that hold NaN or infinity."""
+    if sp.issparse(rows):
+        places = np.flatnonzero(~np.isfinite(rows.data))
+        return np.unique(np.searchsorted(rows.indptr, places, side="right") - 1)
+    return np.flatnonzero(~np.isfinite(rows).all(axis=1))
+
+
+def float_type(dtype: Any) -> np.dtype[Any]:
+    """Type that stored numbers are converted to, as scikit-learn's ``check_array`` does."""
+    return np.dtype(np.float32 if dtype == np.dtype(np.float32) else np.float64)

@@ -1,0 +1,267 @@
+"""Candidates of `MetricCV`, scored on held-out rows; what they share is computed once.
+
+Every candidate runs the stages of `dualmetric.learn`, in their order and with the random numbers
+that a fit of its own would use, so that stages can be shared: the lift between all that have it,
+the comparisons between all with the same sampler, and the directions between all ranks, powers and
+distances.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import product
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import learn as stages
+from .._arrays import ops
+from .._types import Array, Matrix
+from ..learn import SPAN_LIMIT
+from ..lift import LANDMARKS
+from ..losses import get_loss
+from ..recovery import DEFAULT_WIDE_RANK, Directions
+from ..scatter import DENSE_LIMIT, scatter_of
+from ..solver import solve_dual
+from ..supervision import Split
+from .base import generator
+from .dual import DuRP
+
+_ALL_DIRECTIONS = 1000
+"""Features up to which all directions are found, not the leading ones only."""
+
+_SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01)
+# many features vary too little to be whitened strongly, and each step down costs more
+_WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7)
+
+Judge = Callable[[tuple[Matrix, Matrix], str], Array]
+
+
+class Settings(NamedTuple):
+    """What is to be tried."""
+
+    # candidates for each parameter of DuRP; None for ``shrinkage`` chooses them by the size of X
+    axes: dict[str, Sequence[Any] | None]
+    # candidates for the rank; None for a choice by the number of classes
+    ranks: Sequence[int] | None
+    fixed: dict[str, Any]  # parameters of DuRP that all candidates have
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An estimator and how it did: one score per held-out query, NaN where it has none to find."""
+
+    method: str
+    params: dict[str, Any]
+    scores: Array
+    fit_time: float
+    score_time: float
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return float(np.nanmean(self.scores))
+
+    @classmethod
+    def merged(cls, same: Sequence["Candidate"]) -> "Candidate":
+        """The same settings on several parts."""
+        return cls(
+            same[0].method,
+            same[0].params,
+            np.concatenate([candidate.scores for candidate in same]),
+            float(np.mean([candidate.fit_time for candidate in same])),
+            float(np.mean([candidate.score_time for candidate in same])),
+        )
+
+
+def score_candidates(
+    X: Matrix, split: Split, settings: Settings, n_classes: int | None, seed: int
+) -> Iterator[list[Candidate]]:
+    """Learn from one part of the rows with all settings, and score them on the other.
+
+    Yields candidates in groups, in an order that is the same for every split. The first group holds
+    the plain distances.
+    """
+    rows = ops.take_rows(X, split.train_rows), ops.take_rows(X, split.test_rows)
+
+    def judge(mapped: tuple[Matrix, Matrix], distance: str) -> Array:
+        return split.judge(*_compared(mapped, distance))
+
+    distances = settings.axes["distance"] or ()
+    yield list(_scored("Euclidean", {}, rows, ("euclidean", "cosine"), judge, 0.0))
+    shrinkages = settings.axes["shrinkage"]
+    if shrinkages is None:
+        n, d = rows[0].shape
+        shrinkages = _WIDE_SHRINKAGES if d > DENSE_LIMIT and n >= SPAN_LIMIT else _SHRINKAGES
+    yield from _whitened(rows, split, shrinkages, distances, judge)
+    for lift in _lifts(X, settings.axes["lift"] or ()):
+        ranks = _ranks(settings.ranks, n_classes, X.shape, lift)
+        for base, spent, found, mapped in _directions(
+            rows, split, lift, shrinkages, ranks, settings, seed
+        ):
+            yield list(_read_off(base, spent, found, mapped, ranks, settings, judge))
+
+
+def n_groups(X: Matrix, settings: Settings) -> int:
+    """How many groups `score_candidates` yields for a split, at most."""
+    axes = settings.axes
+    shrinkages = len(axes["shrinkage"] or _SHRINKAGES)
+    lifts = len(_lifts(X, axes["lift"] or ()))
+    return 1 + shrinkages + lifts * shrinkages * len(axes["sampler"] or ()) * len(axes["reg"] or ())
+
+
+def _lifts(X: Matrix, lifts: Sequence[Any]) -> list[Any]:
+    if ops.centre_of(X[:1]) is not None:
+        return list(lifts)
+    if not any(lift is None for lift in lifts):
+        raise ValueError("a lift is for dense rows, and X is sparse: put None among the lifts")
+    return [None]
+
+
+def _ranks(
+    given: Sequence[int] | None, n_classes: int | None, shape: tuple[int, int], lift: str | None
+) -> list[int | None]:
+    ranks: list[int | None] = list(given or ())
+    if given is None:
+        few = [] if n_classes is None else [max(n_classes - 1, 1)]
+        ranks = [*few, DEFAULT_WIDE_RANK, None]
+    if (shape[1] if lift is None else min(shape[0], LANDMARKS)) > _ALL_DIRECTIONS:
+        ranks = [rank for rank in ranks if rank is not None] or [DEFAULT_WIDE_RANK]
+    return ranks
+
+
+def _scored(
+    method: str,
+    params: dict[str, Any],
+    mapped: tuple[Matrix, Matrix],
+    distances: Sequence[str],
+    judge: Judge,
+    spent: float,
+) -> Iterator[Candidate]:
+    for distance in distances:
+        begin = perf_counter()
+        scores = judge(mapped, distance)
+        yield Candidate(
+            method, {**params, "distance": distance}, scores, spent, perf_counter() - begin
+        )
+
+
+def _compared(mapped: tuple[Matrix, Matrix], distance: str) -> tuple[Matrix, Matrix]:
+    """Training and test rows as a distance compares them.
+
+    For the cosine they have length one, and dense rows are centred by the mean of training rows.
+    """
+    if distance == "euclidean":
+        return mapped
+    centre = ops.centre_of(mapped[0])
+    train, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in mapped)
+    return train, test
+
+
+def _whitened(
+    rows: tuple[Matrix, Matrix],
+    split: Split,
+    shrinkages: Sequence[float],
+    distances: Sequence[str],
+    judge: Judge,
+) -> Iterator[list[Candidate]]:
+    """Candidates of `Whitening`: all directions of whitened rows, and no comparisons."""
+    train, test = rows
+    n, d = train.shape
+    if d > _ALL_DIRECTIONS:
+        return
+    begin = perf_counter()
+    within = split.train.within(train, np.arange(n))
+    if within.trace <= 0.0:
+        return
+    W = ops.quadratic(train, within.apply)
+    for shrinkage in shrinkages:
+        if shrinkage == 1.0:
+            continue  # the plain distance
+        root = scatter_of(train, within, shrinkage, d, W).root()
+        mapped = ops.dot(train, root), ops.dot(test, root)
+        spent, params = perf_counter() - begin, {"shrinkage": shrinkage}
+        yield list(_scored("Whitening", params, mapped, distances, judge, spent))
+        begin = perf_counter()
+
+
+def _directions(
+    rows: tuple[Matrix, Matrix],
+    split: Split,
+    lift: str | None,
+    shrinkages: Sequence[float],
+    ranks: list[int | None],
+    settings: Settings,
+    seed: int,
+) -> Iterator[tuple[dict[str, Any], float, Directions, tuple[Matrix, Matrix]]]:
+    """For each sampler, shrinkage and λ: directions, and both parts along them."""
+    begin = perf_counter()
+    train, test = rows
+    options = DuRP(**settings.fixed, lift=lift)
+    after_lift = generator(seed)
+    lifted = stages.lift_rows(train, options, after_lift)
+    if lifted.lift is not None:
+        test = lifted.lift.apply(test, lifted.nystroem)
+    most = None if None in ranks else max(rank for rank in ranks if rank is not None)
+    for sampler in settings.axes["sampler"] or ():
+        options = DuRP(**settings.fixed, lift=lift, sampler=sampler)
+        after_sampling = deepcopy(after_lift)
+        problem = stages.pose(lifted.X, split.train, options, after_sampling)
+        within = stages.within_of(problem) if min(shrinkages) < 1.0 else None
+        for shrinkage, reg in product(shrinkages, settings.axes["reg"] or ()):
+            if shrinkage < 1.0 and within is not None and within[0].trace <= 0.0:
+                continue
+            base = {"lift": lift, "sampler": sampler, "shrinkage": shrinkage, "reg": reg}
+            options = DuRP(**settings.fixed, **base)
+            rng = deepcopy(after_sampling)
+            Z, _, scatter, posed = stages.project(problem, options, rng, within=within)
+            strength = stages.regularisation(posed, options)
+            solution = solve_dual(
+                Z,
+                posed.comparisons,
+                get_loss(options.loss),
+                reg=strength,
+                max_epochs=options.max_epochs,
+                rng=rng,
+            )
+            weight = solution.beta / (strength * len(posed.comparisons) * posed.unit**2)
+            found = stages.directions(
+                posed,
+                weight,
+                options,
+                rng,
+                scatter=scatter,
+                rank=most,
+                written_up_to=_ALL_DIRECTIONS,
+            )
+            if not len(found.values):  # no positive direction: all rows are alike
+                ones = np.ones((posed.rows.shape[1], 1), posed.rows.dtype)
+                found = Directions(ones[0], ones, 0.0)
+            vectors = stages.in_original_space(found.vectors, posed, None)
+            mapped = ops.threaded_dot(lifted.X, vectors), ops.threaded_dot(test, vectors)
+            spent = perf_counter() - begin
+            yield base, spent, found, mapped
+            begin = perf_counter()
+
+
+def _read_off(
+    base: dict[str, Any],
+    spent: float,
+    found: Directions,
+    mapped: tuple[Matrix, Matrix],
+    ranks: list[int | None],
+    settings: Settings,
+    judge: Judge,
+) -> Iterator[Candidate]:
+    """Candidates of all ranks, powers and distances along the same directions."""
+    few = min((rank for rank in ranks if rank is not None), default=None)
+    for rank, power in product(ranks, settings.axes["power"] or ()):
+        if power < 0.0 and rank != few:
+            continue  # the last of many directions are noise, and would be the longest
+        lengths = found.lengths(rank, power).astype(mapped[0].dtype)
+        train, test = (part[:, : len(lengths)] * lengths for part in mapped)
+        params = {**base, "n_components": rank, "power": power}
+        yield from _scored(
+            "DuRP", params, (train, test), settings.axes["distance"] or (), judge, spent
+        )

@@ -1,0 +1,314 @@
+"""DuRP, DuOri, SRP and SPCA: one body.
+
+A dual problem is solved in one space and the metric is rebuilt in one:
+
+========  ===================  =======================
+method    dual solved in       metric rebuilt in
+========  ===================  =======================
+DuRP      random projection    original features
+DuOri     original features    original features
+SRP       random projection    the same projection
+SPCA      principal components the same components
+========  ===================  =======================
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from .._arrays.namespace import in_full_precision, require_memory_beside, to_numpy
+from .._options import check_options, option, with_options
+from .._rows import within_scatter
+from .._types import Array
+from ..learn import learn
+from ..metric import Metric
+from ..prior import check_prior
+from ..problem import DualOptions
+from ..scatter import DENSE_LIMIT
+from ..solver import Epoch
+from ..supervision import Comparisons, Labels
+from ._estimate import Estimate, estimate_dual
+from .base import LearnedMetricEstimator, Training, generator, open_training
+
+_ATTRIBUTES = """metric_ : Metric
+        The learned metric: save it, apply it elsewhere.
+    components_ : ndarray of shape (rank, n_features_in_)
+        Its directions, one per row.
+    {fitted}
+    comparisons_ : Comparisons
+        The comparisons learned from, over the rows of X.
+    dual_coef_ : ndarray of shape (n_comparisons,)
+        Their dual variables β = −α.
+    duality_gap_ : float
+        Gap between the primal and the dual objective, in the space where the dual was solved.
+    history_ : list of Epoch
+        Objectives and gap after each epoch.
+    n_iter_ : int
+        Epochs run.
+    residual_ : float
+        Largest residual of the directions, to compare with ``eigen_tol``; 0 where the matrix was
+        written out and decomposed.
+    timings_ : dict
+        Seconds of each part: lift, sampling, projection (and whitening), solving, recovery."""
+
+
+def _prior_option() -> Any:
+    return option(
+        "object",
+        default=None,
+        help="The distance that is kept wherever the comparisons do not contradict it. None "
+        "learns from "
+        'nothing, as the paper does. "identity" is the plain distance, "whitening" that of rows '
+        "whitened with ``shrinkage`` (0.9, for example; up to 4,000 features), and a metric is "
+        "corrected in the directions that the comparisons ask for. Safer with few judgements, and "
+        'for classes that were not learned from; works well with ``distance="cosine"``.',
+        type='{None, "identity", "whitening"} or Metric',
+        flag="identity or whitening: the distance to keep unless the data contradict it.",
+    )
+
+
+def _projections_option(purpose: str) -> Any:
+    return option(
+        "int",
+        default=10,
+        help=purpose,
+        kw_only=False,
+        low=1,
+        flag="Dimensions to learn in: 10 or more.",
+    )
+
+
+def _documented(cls: Any) -> Any:
+    """Make the options, and fill in the attributes that the four estimators share."""
+    if cls.__doc__ is not None:
+        cls.__doc__ = cls.__doc__.replace("{attributes}", _ATTRIBUTES)
+    return with_options(cls)
+
+
+class DualEstimator(LearnedMetricEstimator, DualOptions):
+    """The shared body. Subclasses say in which space the dual problem is solved."""
+
+    @in_full_precision
+    def fit(
+        self, X: Any, y: Any = None, *, callback: Callable[[Epoch], object] | None = None
+    ) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Training rows: an array, a SciPy matrix, a data frame (pandas, Polars, PyArrow, Dask), a
+            memory map, an object with ``shape``, ``dtype`` and row slicing (HDF5, Zarr,
+            `open_parquet`), a Dask array, or an array on a device (PyTorch, CuPy), where the work
+            is then done. At most ``max_rows`` of them are learned from.
+        y : array-like of shape (n_samples,), str, Triplets or Comparisons
+            What is known about the rows: labels of any type, the name of the column of a data frame
+            that holds them, or triplets or comparisons of row numbers.
+        callback : callable, optional
+            Called with each `dualmetric.solver.Epoch` as it ends, for progress.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        check_options(self)
+        rng = generator(self.random_state)
+        training = open_training(type(self).__name__, X, y, self.max_rows, rng)
+        check_prior(self, training.rows.n_features)
+        self._say_rows_used(training.counts, self.verbose)
+        n, d = training.X.shape
+        require_memory_beside(
+            training.X,
+            estimate_dual(self, training.X, training.supervision).memory,
+            f"{type(self).__name__}.fit on {n:,} × {d:,}",
+            "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
+        )
+
+        def report(epoch: Epoch) -> None:
+            if self.verbose:
+                print(
+                    f"[{type(self).__name__}] epoch {epoch.epoch}: primal {epoch.primal:.6g}, "
+                    f"dual {epoch.dual:.6g}, gap {epoch.gap:.3g}"
+                )
+            if callback is not None:
+                callback(epoch)
+
+        found = learn(
+            training.X,
+            training.supervision,
+            self,
+            rng,
+            W=self._scatter_of_all(training),
+            callback=report,
+        )
+        if self.verbose > 1:
+            print(f"[{type(self).__name__}] {found.seconds}")
+        if found.scaled_first:
+            before = self._make_metric(found.first, training, found.lifted)
+            factor = to_numpy(found.factor)
+            metric = before
+            if factor is not None:
+                metric = Metric(
+                    factor,
+                    feature_names=before.feature_names,
+                    info=before.info,
+                    outside=found.outside,
+                    before=before.replaced(info={}, feature_names=None),
+                )
+        else:
+            metric = self._make_metric(found.factor, training, found.lifted, found.outside)
+        given = found.comparisons
+        return self._store(
+            training.rows,
+            metric_=metric,
+            counts=training.counts,
+            comparisons_=Comparisons(training.numbers[given.index], given.margin, given.weight),
+            dual_coef_=found.solution.beta,
+            history_=found.solution.history,
+            duality_gap_=found.solution.gap,
+            n_iter_=found.solution.history[-1].epoch,
+            residual_=found.residual,
+            timings_=found.seconds.seconds,
+        )
+
+    def estimate(self, X: Any, y: Any = None) -> Estimate:
+        """Say what ``fit`` would need for X, without looking at its numbers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Anything with a shape; without a ``dtype`` it counts as float64.
+        y : Triplets or Comparisons, optional
+            What ``fit`` would be given; labels make no difference.
+
+        Returns
+        -------
+        Estimate
+            Peak memory beyond X, operations, and the route taken; ``print`` shows it in words.
+        """
+        return estimate_dual(self, X, y)
+
+    def _scatter_of_all(self, training: Training) -> Array | None:
+        """W over all rows of many, in one pass; None where it is not wanted."""
+        if not self.all_rows or self.shrinkage == 1.0:
+            return None
+        if not isinstance(training.whole, Labels):
+            raise ValueError("all_rows=True whitens by the labels of all rows: pass labels as y")
+        n, d = training.rows.shape
+        if len(training.numbers) == n:
+            return None  # all rows are learned from
+        if self.lift is not None or self.prior is not None:
+            raise ValueError("all_rows=True does not go with a lift or a prior: leave one out")
+        if d > DENSE_LIMIT:
+            raise ValueError(
+                f"all_rows=True is for up to {DENSE_LIMIT:,} features, and X has {d:,}: leave it "
+                f"out, and the scatter is that of the {len(training.numbers):,} rows learned from"
+            )
+        classes, codes = np.unique(training.whole.y, return_inverse=True)
+        return within_scatter(training.rows, codes, len(classes))
+
+
+@_documented
+class DuRP(DualEstimator):
+    """Dual random projection: the paper's Algorithm 1.
+
+    The dual problem is solved on random projections of the rows, in ``n_projections`` dimensions;
+    its variables then weigh the comparisons' matrices in all the original dimensions. The metric is
+    not confined to the projection, and costs little more than one learned there.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    DuOri : Solves the dual problem in the original space; slow.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualmetric import DuRP, Euclidean
+    >>> X, y = load_digits(return_X_y=True)
+    >>> learned = DuRP(random_state=0).fit(X[:1000], y[:1000])
+    >>> learned.score(X[1000:], y[1000:]) > Euclidean().fit(X).score(X[1000:], y[1000:])
+    True
+    """
+
+    space: ClassVar[str] = "projection"
+
+    n_projections: int = _projections_option(
+        "Random directions for the dual problem (the paper's m)."
+    )
+    prior: Any = _prior_option()
+
+
+@_documented
+class DuOri(DualEstimator):
+    """Dual coordinate ascent in the original space.
+
+    What DuRP approximates: each step works with a d × d matrix.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    DuRP : Nearly the same metric at a small part of the cost.
+    """
+
+    prior: Any = _prior_option()
+
+
+@_documented
+class SRP(DualEstimator):
+    """A metric learned on random projections and confined to them: a baseline.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    DuRP : Uses the projections for the dual variables only.
+    """
+
+    space: ClassVar[str] = "projection"
+    rebuilt: ClassVar[bool] = False
+
+    n_projections: int = _projections_option(
+        "Random directions for the dual problem (the paper's m)."
+    )
+
+
+@_documented
+class SPCA(DualEstimator):
+    """A metric learned on principal components and confined to them: a baseline.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+    """
+
+    space: ClassVar[str] = "components"
+    rebuilt: ClassVar[bool] = False
+
+    n_projections: int = _projections_option("Principal components, of all rows of X.")

@@ -1,0 +1,201 @@
+"""OASIS: an online bilinear similarity, projected once at the end."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from .._arrays import ops
+from .._arrays.namespace import to_numpy
+from .._arrays.system import blas_threads_for, require_memory
+from .._options import (
+    check_options,
+    distance_option,
+    max_rows_option,
+    n_components_option,
+    option,
+    random_state_option,
+    scale_option,
+    with_options,
+)
+from .._types import Array, Matrix
+from .._validation import warn
+from ..problem import LiftedRows, length_unit
+from ..recovery import positive_part
+from ..supervision import Comparisons
+from ..supervision.sampling import n_triplets_option, sampler_option
+from .base import LearnedMetricEstimator, generator, open_training
+
+_BLOCK = 128
+
+
+@with_options
+class OASIS(LearnedMetricEstimator):
+    r"""Online algorithm for scalable image similarity (Chechik, Sharma, Shalit, Bengio 2010).
+
+    Learns a similarity :math:`S_W(a, b) = a^\top W b`, started from the identity, by
+    passive-aggressive steps: for a triplet (a, b, c) with loss
+    :math:`\ell = \max(0, 1 - S_W(a, b) + S_W(a, c))`,
+
+    .. math:: W \leftarrow W + \tau\, a(b - c)^\top, \qquad
+              \tau = \min\Big(C, \frac{\ell}{\|a\|^2\|b - c\|^2}\Big).
+
+    At the end W is made symmetric and projected on the positive semi-definite matrices once, and
+    serves as the metric, as in the paper. A comparison (a, b, c, d) asks in the same way for
+    S_W(a, b) to exceed S_W(c, d) by its margin, with steps of at most C times its weight.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    metric_ : Metric
+        The learned metric.
+    components_ : ndarray of shape (rank, n_features_in_)
+        Its directions, one per row.
+    similarity_ : ndarray of shape (n_features_in_, n_features_in_)
+        W before the projection; `partial_fit` continues from it.
+    unit_ : float
+        Length that counts as one; `partial_fit` keeps it.
+    comparisons_ : Comparisons
+        The comparisons of the last call, over the rows of X.
+    {fitted}
+    """
+
+    aggressiveness: float = option(
+        "float",
+        default=0.1,
+        help="C, the longest step; the authors' recommendation.",
+        kw_only=False,
+        low=0,
+        above=True,
+    )
+    n_components: int | None = n_components_option("None keeps every positive direction.")
+    n_triplets: int = n_triplets_option()
+    sampler: str = sampler_option()
+    max_rows: int | None = max_rows_option()
+    max_epochs: int = option(
+        "int", default=3, help="Passes over the comparisons, each in a new random order.", low=1
+    )
+    scale: bool = scale_option()
+    distance: str = distance_option()
+    random_state: Any = random_state_option("Seed of sampling and of the order of comparisons.")
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the metric, starting from the identity.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Training rows; at most ``max_rows`` of them are learned from.
+        y : array-like of shape (n_samples,), str, Triplets or Comparisons
+            Labels, the name of their column in a data frame, or triplets or comparisons of row
+            numbers.
+
+        Returns
+        -------
+        OASIS
+            Itself.
+        """
+        return self._learn(X, y, from_identity=True)
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Continue from what was learned before, with further comparisons; see `fit`.
+
+        The unit of length (``scale``), the features and the precision are those of the first call.
+        """
+        return self._learn(X, y, from_identity=not hasattr(self, "similarity_"))
+
+    def _learn(self, X: Any, y: Any, from_identity: bool) -> Self:
+        check_options(self)
+        rng = generator(self.random_state)
+        known = None if from_identity else self.metric_
+        training = open_training(type(self).__name__, X, y, self.max_rows, rng, known)
+        rows = ops.canonical(to_numpy(training.X))
+        d = rows.shape[1]
+        if from_identity:
+            require_memory(
+                5 * d * d * rows.dtype.itemsize,
+                f"the {d:,} × {d:,} similarity matrix of OASIS and its eigenvectors",
+                "Use DuRP, which never writes such a matrix.",
+            )
+            unit = length_unit(rows, self.scale)
+            W = np.eye(d, dtype=rows.dtype)
+        else:
+            unit, W = self.unit_, self.similarity_.copy()
+            rows = rows.astype(W.dtype, copy=False)
+        found = training.supervision.compare(rows, self.n_triplets, self.sampler, unit**2, rng)
+        with blas_threads_for(d), np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(self.max_epochs):
+                order = found._part(rng.permutation(len(found)))
+                _oasis_epoch(rows, order, W, float(self.aggressiveness), unit)
+        if not np.isfinite(W).all():
+            raise ValueError(ops.OUT_OF_RANGE)
+        positive = positive_part(0.5 * (W + W.T), self.n_components)
+        factor: Array | None = positive.factor()
+        if not len(positive.values):
+            warn(
+                f"the {len(found):,} comparisons leave no direction in which the similarity is "
+                "positive: the plain distance is kept. Check that labels or triplets belong to "
+                "these rows, or lower aggressiveness.",
+            )
+            factor = None
+        return self._store(
+            training.rows,
+            metric_=self._make_metric(factor, training, LiftedRows(rows)),
+            unit_=unit,
+            similarity_=W,
+            comparisons_=Comparisons(training.numbers[found.index], found.margin, found.weight),
+            counts=training.counts,
+        )
+
+
+def _oasis_epoch(
+    X: Matrix, comparisons: Comparisons, W: Array, aggressiveness: float, unit: float
+) -> None:
+    """One pass over the comparisons; updates W in place.
+
+    The steps are those of the online algorithm, taken a block at a time: within a block the
+    similarity of a comparison is its value at the start of the block plus Σ τ_s⟨V_s, V_t⟩ over the
+    steps since, V = x_a x_bᵀ − x_c x_dᵀ, so that W is read and written once per block, by matrix
+    products.
+    """
+    from .._arrays import kernels
+
+    limits = aggressiveness * comparisons.weight
+    for first in range(0, len(comparisons), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        part = comparisons.index[block]
+        G, start, update = _block_of_updates(X, part, W, np.asarray(unit, X.dtype))
+        if not np.isfinite(G).all():
+            raise ValueError(ops.OUT_OF_RANGE)
+        steps = np.empty(len(part))
+        kernels.passive_aggressive_block(start, G, comparisons.margin[block], limits[block], steps)
+        moved = np.flatnonzero(steps)
+        for left, right, sign in update:
+            if len(moved):
+                scaled = (sign * steps[moved, None]).astype(X.dtype) * right[moved]
+                W += left[moved].T @ scaled
+
+
+def _block_of_updates(
+    X: Matrix, index: Array, W: Array, unit: Array
+) -> tuple[Array, Array, list[tuple[Array, Array, float]]]:
+    """⟨V_s, V_t⟩, ⟨W, V_t⟩, and V_t as products of rows, for a block of comparisons."""
+    a, b, c, d = index.T
+    if (a == c).all():  # triplets: V = x_a(x_b − x_d)ᵀ, a single product
+        anchor = ops.to_dense(ops.take_rows(X, a)) / unit
+        toward = ops.to_dense(ops.take_rows(X, b) - ops.take_rows(X, d)) / unit
+        pairs = [(anchor, toward, 1.0)]
+    else:
+        near = [ops.to_dense(ops.take_rows(X, part)) / unit for part in (a, b)]
+        far = [ops.to_dense(ops.take_rows(X, part)) / unit for part in (c, d)]
+        pairs = [(near[0], near[1], 1.0), (far[0], far[1], -1.0)]
+    G = np.zeros((len(index), len(index)))
+    start = np.zeros(len(index))
+    for left, right, sign in pairs:
+        start += sign * np.einsum("td,td->t", left @ W, right)
+        for other_left, other_right, other_sign in pairs:
+            gram = (left @ other_left.T).astype(np.float64) * (right @ other_right.T)
+            G += sign * other_sign * gram
+    return G, start, pairs

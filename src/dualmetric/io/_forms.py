@@ -1,0 +1,174 @@
+"""What all files of rows share: their names, how they are opened, and errors that name them."""
+
+import bz2
+import gzip
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import BadZipFile
+
+import numpy as np
+
+from .._types import Array, Matrix
+
+FORMS = {
+    ".npz": "npz",
+    ".npy": "npy",
+    ".svm": "svmlight",
+    ".libsvm": "svmlight",
+    ".svmlight": "svmlight",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+_COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+_DAMAGE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    OverflowError,
+    BadZipFile,
+    zlib.error,
+)
+
+
+class FileError(ValueError):
+    """Says what is wrong with a file; `reading` adds its name."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowFile:
+    """Contents of a file of rows.
+
+    Attributes
+    ----------
+    X : {ndarray, memmap, CSR matrix, ParquetRows} of shape (n_rows, n_features)
+        The rows; large files are not read, but opened.
+    y : ndarray of shape (n_rows,) or None
+        Labels: whole numbers or strings.
+    feature_names, class_names : tuple of str or None
+        Names of the columns of X; ``class_names[y[i]]`` is the class of row i.
+    train_idx, test_idx : ndarray of int or None
+        Row numbers of the training and the test part; both or neither.
+    """
+
+    X: Matrix
+    y: Array | None = None
+    feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+    train_idx: Array | None = None
+    test_idx: Array | None = None
+
+    def label(self, row: int) -> str | None:
+        """Name of the class of a row, or None if there are no labels."""
+        if self.y is None:
+            return None
+        return str(self.y[row] if self.class_names is None else self.class_names[self.y[row]])
+
+
+def form_of(path: Path) -> str:
+    """Form of a file by its name; a ValueError if the suffix is not known."""
+    suffix = path.suffix.lower()
+    if suffix in _COMPRESSED:
+        form = FORMS.get(Path(path.stem).suffix.lower(), "svmlight")
+        if form in ("svmlight", "csv"):
+            return form
+        raise ValueError(f"{path}: a .{form} file cannot be compressed as a whole: unpack it")
+    if suffix in FORMS:
+        return FORMS[suffix]
+    raise ValueError(
+        f"{path}: files of rows end in {', '.join(FORMS)}, or in .gz or .bz2 (csv and svmlight)"
+    )
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """Path of a file or folder that exists."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: check its name and folder")
+    return path
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file to be read, unpacked where it is compressed."""
+    stream: BinaryIO = _COMPRESSED.get(path.suffix.lower(), open)(path, "rb")
+    return stream
+
+
+def open_text(path: Path) -> TextIOWrapper:
+    """Open a text file; the byte order mark that spreadsheets write is skipped."""
+    return TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name the file in errors that occur while it is read."""
+    try:
+        yield
+    except FileError as problem:
+        raise ValueError(f"{path}: {problem}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8: save it in that encoding") from None
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # no permission, or a failing disk: the system has the best message
+        raise ValueError(
+            f"{path} is damaged, or not of the kind that its name says ({cause(error)}): write it "
+            "again"
+        ) from error
+
+
+def cause(error: Exception) -> str:
+    """Text of an error; NumPy's advice to read a pickle is left out, since that is unsafe."""
+    if "pickle" in str(error):
+        return "it does not hold an array of plain numbers or text, and pickles are not read"
+    return str(error) or type(error).__name__
+
+
+def shortened(text: str) -> str:
+    """Text for a message, of at most 40 characters."""
+    return text if len(text) <= 40 else text[:40] + "…"
+
+
+def clean_labels(values: Array) -> Array:
+    """Labels as whole numbers or strings, one per row."""
+    if values.ndim != 1:
+        raise FileError(f"labels must be one column; got shape {values.shape}")
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    if values.dtype.kind not in "fiubU":
+        raise FileError(f"labels must be numbers or text; got {values.dtype}")
+    is_text = values.dtype.kind == "U"
+    missing = np.flatnonzero(values == "" if is_text else values != values)  # NaN
+    if len(missing):
+        raise FileError(f"row {missing[0]} has no label (rows count from 0): drop it")
+    if values.dtype.kind != "f":
+        return values
+    if (values == np.trunc(values)).all() and np.abs(values).max(initial=0) < 2**53:
+        return values.astype(np.int64)
+    raise FileError("labels must be classes, but some are fractions: round or bin them")
+
+
+def labels_of_texts(texts: Sequence[str]) -> Array:
+    """Labels that were read as text, as numbers if all of them are."""
+    try:
+        numbers = np.array(texts, dtype=np.float64)
+    except ValueError:
+        numbers = np.array([np.nan])
+    return clean_labels(numbers if np.isfinite(numbers).all() else np.array(texts, dtype=np.str_))
+
+
+def label_position(names: Sequence[str], wanted: str | None) -> int | None:
+    """Place of the column of labels; None if none was asked for and none has a usual name."""
+    if wanted is None:
+        return next((names.index(name) for name in ("label", "y") if name in names), None)
+    if wanted in names:
+        return names.index(wanted)
+    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    raise FileError(f"there is no column {wanted!r}; there are {shown}")

@@ -1,0 +1,324 @@
+"""A metric for other programs: a NumPy matrix, FAISS, ONNX and torch.
+
+FAISS and torch support L, a centre and unit length; ``.npy`` L alone; ONNX also tf-idf and a lift.
+A metric with other steps is refused, and the error names the step.
+"""
+
+import io
+import os
+import warnings
+from functools import reduce
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .._arrays.system import require_memory
+from .._types import Array
+from ..lift import Lift
+from ..metric import Metric
+from .atomic import write_atomically
+
+_OPSET = 13  # ONNX of 2020: older than any runtime in use
+_IR_VERSION = 7
+_LARGEST_ONNX = 2**31 - 2**20  # bytes: protobuf's limit minus room for everything but the numbers
+
+
+def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
+    """Write L: the metric is the Euclidean distance between rows of ``X @ numpy.load(path)``.
+
+    Parameters
+    ----------
+    metric : Metric
+        A Euclidean metric without tf-idf or a lift; others are more than a matrix.
+    path : str or path
+        File to write, in one step.
+    """
+    _refuse_first_steps(metric, "a .npy matrix")
+    if metric.kind == "cosine" or metric.first.kind == "cosine":
+        raise ValueError(
+            "a .npy matrix cannot centre rows and scale them to length one, as this metric does "
+            "(distance='cosine'): export it to ONNX, FAISS or torch, or keep metric.transform(X)"
+        )
+    content = io.BytesIO()
+    factors = [_written_factor(step) for step in metric.steps() if step.factor is not None]
+    factor = reduce(np.matmul, factors) if factors else _written_factor(metric)
+    np.save(content, np.ascontiguousarray(factor), allow_pickle=False)
+    write_atomically(path, content.getvalue())
+
+
+def to_faiss(metric: Metric, index: Any = None) -> Any:
+    """Put the metric in front of a FAISS index, which then takes rows in the original features.
+
+    Parameters
+    ----------
+    metric : Metric
+        A metric without tf-idf or a lift.
+    index : faiss.Index, optional
+        An index over ``metric.rank`` numbers, by default an ``IndexFlatL2``. It compares by L2, or,
+        for a cosine metric, also by inner product.
+
+    Returns
+    -------
+    faiss.IndexPreTransform
+        Train it, add rows to it and search it in float32. FAISS returns squared distances.
+    """
+    _refuse_first_steps(metric, "FAISS")
+    faiss = _import("faiss", "faiss")
+    if index is None:
+        index = faiss.IndexFlatL2(metric.rank)
+    if index.d != metric.rank:
+        raise ValueError(
+            f"the index is over vectors of length {index.d}, but this metric has rank "
+            f"{metric.rank}: make one of that length"
+        )
+    if index.metric_type != faiss.METRIC_L2 and metric.kind != "cosine":
+        raise ValueError(
+            "the index does not compare by L2, as a Euclidean metric needs: make it with "
+            "faiss.METRIC_L2"
+        )
+    steps = []
+    for step in metric.steps():
+        if step.factor is not None:
+            linear = faiss.LinearTransform(*step.factor.shape)
+            faiss.copy_array_to_vector(_float32(step.factor.T, "factor").ravel(), linear.A)
+            linear.is_trained = True
+            steps.append(linear)
+        if step.centre is not None:
+            centring = faiss.CenteringTransform(len(step.centre))
+            faiss.copy_array_to_vector(_float32(step.centre, "centre"), centring.mean)
+            centring.is_trained = True
+            steps.append(centring)
+        if step.kind == "cosine":
+            steps.append(faiss.NormalizationTransform(step.rank))
+    result = faiss.IndexPreTransform(index)
+    for step in reversed(steps):
+        result.prepend_transform(step)
+    return result
+
+
+def to_torch(metric: Metric) -> Any:
+    """Return the metric as a torch module, for rows in the precision of its factor.
+
+    Parameters
+    ----------
+    metric : Metric
+        A metric without tf-idf or a lift.
+
+    Returns
+    -------
+    torch.nn.Linear or torch.nn.Sequential
+        Lᵀx without a bias; for a cosine metric, a linear map with the bias −c, then a norm that
+        scales rows to length one. Euclidean distances between its outputs are the metric.
+    """
+    _refuse_first_steps(metric, "torch")
+    torch = _import("torch", "torch")
+    layers: list[Any] = []
+    written = [(step, _written_factor(step)) for step in metric.steps()]
+    dtype = np.result_type(*(factor for _, factor in written))
+    for step, factor in written:
+        weight = torch.from_numpy(np.ascontiguousarray(factor.T, dtype))
+        rank, width = weight.shape
+        linear = torch.nn.Linear(width, rank, bias=step.centre is not None, dtype=weight.dtype)
+        with torch.no_grad():
+            linear.weight.copy_(weight)
+            if step.centre is not None:
+                linear.bias.copy_(torch.from_numpy(-step.centre))
+        layers.append(linear)
+        if step.kind == "cosine":
+            # x/√(mean of squares), √rank times as long as wanted; eps keeps rows of zeros zero
+            eps = torch.finfo(weight.dtype).tiny
+            norm = torch.nn.RMSNorm(rank, eps=eps, dtype=weight.dtype)
+            torch.nn.init.constant_(norm.weight, rank**-0.5).requires_grad_(False)
+            layers.append(norm)
+    return layers[0] if len(layers) == 1 else torch.nn.Sequential(*layers)
+
+
+def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
+    """Write the metric, with all its steps, as an ONNX model, and check it in onnxruntime.
+
+    Its input ``rows`` is float32 of shape (n, n_features), its output ``vectors`` float32 of shape
+    (n, rank). Where `Metric` refuses negative counts, the model takes them for zero.
+
+    Parameters
+    ----------
+    metric : Metric
+        Any metric whose numbers take less than 2 GB in float32.
+    path : str or path
+        File to write, in one step; only if the model gives the same vectors as the metric.
+    """
+    onnx = _import("onnx", "onnx")
+    onnxruntime = _import("onnxruntime", "onnx")
+    landmarks = None if metric.first.lift is None else metric.first.lift.landmarks
+    arrays = [metric.first.idf, landmarks]
+    arrays += [array for step in metric.steps() for array in (step.factor, step.centre)]
+    size = 4 * sum(array.size for array in arrays if array is not None)
+    if size > _LARGEST_ONNX:
+        raise ValueError(
+            f"an ONNX file holds less than 2 GB, and this metric takes {size / 1e9:.1f} GB in "
+            "float32: reduce it first, with metric.truncate(rank)"
+        )
+    model = _onnx_model(metric, onnx)
+    onnx.checker.check_model(model)
+    content = model.SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    rows = _trial_rows(metric)
+    found, expected = session.run(None, {"rows": rows})[0], metric.transform(rows.astype(float))
+    # a lift in float32 may lose digits, in ONNX as in NumPy
+    lost = np.abs(metric.transform(rows) - expected).max()
+    atol = 1e-4 * np.abs(expected).max() + 10 * lost
+    if not np.allclose(found, expected, rtol=1e-4, atol=atol):
+        raise RuntimeError(
+            "onnxruntime does not give the same vectors as this metric, so nothing was written: "
+            "please report this, with the output of dualmetric doctor"
+        )
+    write_atomically(path, content)
+
+
+def _onnx_model(metric: Metric, onnx: Any) -> Any:
+    """Build the graph: (tf-idf, unit length) → (lift) → L → (centre, unit length)."""
+    graph = _Graph(onnx)
+    rows = "rows"
+    first = metric.first
+    if first.idf is not None:
+        held = graph.add("Greater", rows, graph.constant(0.0))
+        one = graph.constant(1.0)
+        logs = graph.add("Log", graph.add("Where", held, rows, one))
+        weights = graph.add("Mul", graph.add("Add", logs, one), graph.constant(first.idf, "idf"))
+        rows = graph.unit_length(graph.add("Where", held, weights, graph.constant(0.0)))
+    if first.lift is not None:
+        rows = graph.kernel_values(rows, first.lift)
+    steps = metric.steps()
+    for step in steps:
+        prefix = "" if step is steps[-1] else "before."
+        if step.factor is not None:
+            rows = graph.add("MatMul", rows, graph.constant(step.factor, f"{prefix}factor"))
+        if step.centre is not None:
+            rows = graph.add("Sub", rows, graph.constant(step.centre, f"{prefix}centre"))
+        if step.kind == "cosine":
+            rows = graph.unit_length(rows)
+    graph.add("Identity", rows, output="vectors")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    return helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "dualmetric",
+            [helper.make_tensor_value_info("rows", kind, ["n", metric.n_features])],
+            [helper.make_tensor_value_info("vectors", kind, ["n", metric.rank])],
+            graph.constants,
+        ),
+        producer_name="dualmetric",
+        ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+    )
+
+
+class _Graph:
+    """Nodes of an ONNX graph, each named by its place."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        output = output or f"{kind.lower()}_{len(self.nodes)}"
+        node = self.onnx.helper.make_node(kind, list(inputs), [output], **attributes)
+        self.nodes.append(node)
+        return output
+
+    def constant(self, value: Any, name: str | None = None) -> str:
+        name = name or f"constant_{len(self.constants)}"
+        array = _float32(np.asarray(value), name)
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def kernel_values(self, rows: str, lift: Lift) -> str:
+        """Kernel values with landmarks: exp(−‖x − z‖²), where √γ is the unit of length."""
+        # this unit keeps squares in the range of float32, and an origin amid them their digits
+        unit = lift.gamma**0.5
+        landmarks = lift.landmarks.astype(np.float64)
+        origin = landmarks.mean(axis=0).astype(np.float32)
+        landmarks = unit * (landmarks - origin)
+        squares = np.einsum("ij,ij->i", landmarks, landmarks)
+        rows = self.add("Sub", rows, self.constant(origin, "origin"))
+        rows = self.add("Mul", rows, self.constant(unit, "unit"))
+        products = self.add("MatMul", rows, self.constant(-2 * landmarks.T, "landmarks"))
+        lengths = self.add("ReduceSumSquare", rows, axes=[1], keepdims=1)
+        distances = self.add("Add", products, self.constant(squares, "squares"))
+        distances = self.add("Relu", self.add("Add", distances, lengths))
+        return self.add("Exp", self.add("Neg", distances))
+
+    def unit_length(self, rows: str) -> str:
+        """Scale to length one; rows of zeros stay zero."""
+        # rows are divided by their largest number first: squares of float32 may leave its range
+        zero, one = self.constant(0.0), self.constant(1.0)
+        peaks = self.add("ReduceMax", self.add("Abs", rows), axes=[1], keepdims=1)
+        peaks = self.add("Where", self.add("Greater", peaks, zero), peaks, one)
+        rows = self.add("Div", rows, peaks)
+        # one number of the row is now ±1, unless all are zero
+        lengths = self.add("ReduceL2", rows, axes=[1], keepdims=1)
+        return self.add("Div", rows, self.add("Max", lengths, one))
+
+
+def _trial_rows(metric: Metric) -> Array:
+    """A few random rows of the kind that the metric takes, and one of zeros."""
+    rng = np.random.default_rng(0)
+    shape = (4, metric.n_features)
+    first = metric.first
+    if first.lift is not None:  # far from all landmarks, kernel values are zero
+        pairs = rng.integers(len(first.lift.landmarks), size=(2, 4))
+        rows = first.lift.landmarks[pairs].mean(axis=0)
+    else:
+        rows = rng.standard_normal(shape) if first.idf is None else rng.poisson(1.0, shape)
+    rows[-1] = 0
+    return rows.astype(np.float32)
+
+
+def _written_factor(metric: Metric) -> Array:
+    """L, written out if it is the identity."""
+    if metric.factor is not None:
+        return metric.factor
+    d = metric.rank
+    require_memory(
+        8 * d * d,
+        f"the identity over {d:,} features, written out,",
+        "This metric leaves rows unchanged: do without it.",
+    )
+    return np.eye(d)
+
+
+def _float32(array: Array, name: str) -> Array:
+    """Array in float32, contiguous; refused where that precision cannot hold it."""
+    peak = float(np.abs(array).max())
+    if peak and not 1e-15 < peak < 1e15:  # squares must fit, too
+        raise ValueError(
+            f"the {name} of this metric has numbers as large as {peak:.1e}, whose squares are out "
+            "of the range of float32: learn it on rows in another unit"
+        )
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _refuse_first_steps(metric: Metric, target: str) -> None:
+    """Refuse the steps before L."""
+    works = {"idf": "weigh counts by tf-idf", "lift": "compute kernel values with landmarks"}
+    for step, work in works.items():
+        if getattr(metric.first, step) is not None:
+            raise ValueError(
+                f"{target} cannot {work}, as this metric does ({step}): export it to ONNX, or pass "
+                "metric.transform(X) instead of X"
+            )
+
+
+def _import(module: str, extra: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            # raised by the wrapper of FAISS; users cannot avoid it
+            warnings.filterwarnings("ignore", "builtin type .*Swig", DeprecationWarning)
+            return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"this needs {module} ({error}): pip install 'dualmetric[{extra}]'", name=module
+        ) from error

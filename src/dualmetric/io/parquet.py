@@ -1,0 +1,426 @@
+"""Rows in Parquet files, read a few row groups at a time."""
+
+import os
+import re
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+
+from .._types import Array
+from ._forms import FileError, clean_labels, existing, label_position, labels_of_texts, reading
+
+_BUFFER = 2**20  # bytes of a file that are read at once, rather than a whole column
+_BATCH = 2**24  # bytes that are decoded at once
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a missing value, as Spark and others write it
+# what writers add to the name of a list column for the numbers in it
+_LIST_SUFFIX = re.compile(r"(\.(list|bag)\.[^.]+|\.array|\.element|\.item)$")
+
+
+def import_pyarrow() -> Any:
+    """pyarrow, or an ImportError that says how to install it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError("parquet files need  pip install 'dualmetric[parquet]'") from None
+    return pyarrow
+
+
+class _Column(NamedTuple):
+    dtype: np.dtype[Any]
+    width: int | None  # of vectors
+
+    def __str__(self) -> str:
+        return f"{self.dtype}" if self.width is None else f"vectors of {self.width} {self.dtype}"
+
+
+class _File(NamedTuple):
+    path: Path
+    footer: Any  # pyarrow's FileMetaData, so that it is not read again
+    stamp: tuple[int, int]  # size and time, by which a change is noticed
+    folders: dict[str, str]  # names and values of the ``name=value`` folders that it is in
+
+
+class _Group(NamedTuple):
+    """A row group, and where its rows are."""
+
+    file: _File
+    number: int
+    first: int  # row in its file
+    n_rows: int
+
+
+class ParquetRows:
+    """Rows in Parquet files, which `open_parquet` makes; every learner accepts them as X.
+
+    ``rows[a:b]`` reads the row groups that hold these rows, and of them only the features. Several
+    threads may read at the same time.
+
+    Attributes
+    ----------
+    shape, dtype, chunks : tuple of int, dtype, tuple of tuple of int
+        As of a Dask array: float32 if it holds every number exactly, else float64, and one chunk
+        for each row group: ``dask.array.from_array(rows, chunks=rows.chunks)`` reads each once.
+    feature_names, label_column : tuple of str or None, str or None
+        Names of the columns, if the features are not one column of vectors; and of the column, or
+        the ``name=value`` folders, with the labels.
+    files : tuple of Path
+        The files, in the order of their rows.
+    """
+
+    ndim = 2
+    thread_safe = True
+
+    def __init__(
+        self, groups: Sequence[_Group], columns: dict[str, _Column], label_column: str | None
+    ) -> None:
+        self._groups, self._columns, self.label_column = tuple(groups), columns, label_column
+        self._files = tuple(group.file for group in groups if group.first == 0)
+        lengths = tuple(group.n_rows for group in groups)
+        self._starts = np.cumsum([0, *lengths])
+        width = next(iter(columns.values())).width
+        self.feature_names = tuple(columns) if width is None else None
+        self.shape = (sum(lengths), len(columns) if width is None else width)
+        self.chunks = (lengths, self.shape[1:])
+        small = all(np.can_cast(column.dtype, np.float32) for column in columns.values())
+        self.dtype = np.dtype(np.float32 if small else np.float64)
+        self.files = tuple(file.path for file in self._files)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        return f"<ParquetRows: {n:,} rows of {d:,} {self.dtype}, files: {len(self.files):,}>"
+
+    def __getitem__(self, key: Any) -> Array:
+        n = self.shape[0]
+        rows, *more = key if isinstance(key, tuple) else (key,)
+        if isinstance(rows, Integral) and -n <= int(rows) < n:
+            first = int(rows) % n
+            return self[first : first + 1, *more][0]
+        if not isinstance(rows, slice):
+            raise IndexError(
+                f"rows of Parquet files are read by slices, rows[10:20], or by a number up to "
+                f"{n - 1}; got {rows!r}"
+            )
+        numbers = range(*rows.indices(n))
+        start, stop = (min(numbers), max(numbers) + 1) if numbers else (0, 0)
+        out = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
+        first, last = np.searchsorted(self._starts, (start, stop - 1), side="right")
+        for place in range(first - 1, last):
+            begin, end = self._starts[place : place + 2] - start
+            self._fill(out[max(begin, 0) : end], self._groups[place], max(-begin, 0))
+        out = out[:: numbers.step]  # rows between steps are read, too
+        return out[(slice(None), *more)] if more else out
+
+    def select(self, names: Sequence[str]) -> "ParquetRows":
+        """Return the same rows with some of the feature columns, in the given order."""
+        columns = {name: self._columns[name] for name in names}
+        return ParquetRows(self._groups, columns, self.label_column)
+
+    def place(self, row: int) -> str:
+        """Where a row is: its file and its number there."""
+        place = int(np.searchsorted(self._starts, row, side="right")) - 1
+        group = self._groups[place]
+        return f"{group.file.path}, row {group.first + row - self._starts[place]}"
+
+    def labels(self) -> Array:
+        """Labels of all rows, whole numbers or strings; no other column is read."""
+        name = self.label_column
+        if name is None:
+            raise ValueError(
+                f"no column of {self.files[0]} is known to hold labels: "
+                "open_parquet(path, label_column=...)"
+            )
+        if name in self._files[0].folders:
+            texts = [file.folders[name] for file in self._files]
+            for path, text in zip(self.files, texts, strict=True):
+                if text in ("", _NO_VALUE):
+                    raise ValueError(f"{path} has no label: its folder {name}= has no value")
+            return np.repeat(labels_of_texts(texts), [file.footer.num_rows for file in self._files])
+        pa = import_pyarrow()
+        parts: list[Array] = []
+        for file in self._files:
+            with reading(file.path), _open(pa, file) as parquet:
+                found = _labels(pa, parquet.read(columns=[name]).column(name))
+                if parts and (found.dtype.kind == "U") != (parts[0].dtype.kind == "U"):
+                    raise FileError(
+                        f"its labels are {found.dtype}, but those of {self.files[0]} are "
+                        f"{parts[0].dtype}: write both as text, or both as numbers"
+                    )
+            parts.append(found)
+        return np.concatenate(parts)
+
+    def _fill(self, out: Array, group: _Group, skip: int) -> None:
+        """Write rows of a row group to ``out``, from its row ``skip`` on."""
+        # in small batches: a whole row group would take its own size in memory once more
+        pa = import_pyarrow()
+        height = max(1, _BATCH // (self.shape[1] * self.dtype.itemsize))
+        row, stop = 0, skip + len(out)
+        with reading(group.file.path), _open(pa, group.file) as parquet:
+            for batch in parquet.iter_batches(
+                height, row_groups=[group.number], columns=list(self._columns)
+            ):
+                first, last = max(skip, row), min(stop, row + batch.num_rows)
+                if first < last:
+                    wanted = batch.slice(first - row, last - first)
+                    numbers = self._numbers(pa, wanted, group.first + first)
+                    out[first - skip : last - skip] = numbers
+                row += batch.num_rows
+                if row >= stop:
+                    return
+            raise FileError(f"it ends {stop - row:,} rows before its footer says")
+
+    def _numbers(self, pa: Any, batch: Any, first_row: int) -> Array:
+        """Numbers of a batch; ``first_row`` is its first row in the file."""
+        if self.feature_names is None:
+            (name,) = self._columns
+            return _vectors(pa, batch.column(name), name, self.shape[1], first_row)
+        columns = []
+        for name in self._columns:
+            column = batch.column(name)
+            if column.null_count:
+                raise FileError(
+                    f"column {name!r} is empty in row {first_row + _first_null(column)} (counted "
+                    "from 0): fill it, or drop the row"
+                )
+            columns.append(column.to_numpy(zero_copy_only=False))
+        return np.stack(columns).T
+
+
+def open_parquet(
+    path: str | os.PathLike[str],
+    columns: str | Sequence[str] | None = None,
+    label_column: str | None = None,
+) -> ParquetRows:
+    """Open a Parquet file, or a folder of them, as rows that are read when they are needed.
+
+    Only the footers of the files are read, so some missing numbers are found later. All files must
+    have the same columns. Rows come in the order of the files' paths (``part-10`` is before
+    ``part-2``); names that begin with ``_`` or ``.`` are ignored. Needs ``dualmetric[parquet]``.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, or a folder with ``.parquet`` files in it or in its subfolders.
+    columns : str or sequence of str, optional
+        Columns of numbers to use as features, or one column of vectors (lists of one length). By
+        default the only column of vectors, or else all columns except the labels.
+    label_column : str, optional
+        Column with the labels, or the name in ``name=value`` folders. By default ``label`` or
+        ``y``, if there is one.
+
+    Returns
+    -------
+    ParquetRows
+        What ``fit``, ``transform`` and ``score`` accept as X; its ``labels()`` are their y.
+
+    Examples
+    --------
+    >>> from dualmetric import DuRP, open_parquet
+    >>> X = open_parquet("embeddings/", label_column="topic")  # doctest: +SKIP
+    >>> model = DuRP(n_components=64).fit(X, X.labels())  # doctest: +SKIP
+    """
+    pa = import_pyarrow()
+    path = existing(path)
+    wanted = [columns] if isinstance(columns, str) else columns
+    groups: list[_Group] = []
+    features: dict[str, _Column] = {}
+    label: str | None = None
+    for place in _list_files(path):
+        with reading(place):
+            stamp = _stamp(place)
+            with pa.parquet.ParquetFile(place) as parquet:
+                footer, schema = parquet.metadata, parquet.schema_arrow
+            if footer.num_rows == 0:
+                continue  # a file without rows may have other columns
+            file = _File(place, footer, stamp, _folders(place, path))
+            found, found_label = _choose(pa, schema, file, wanted, label_column)
+            if not groups:
+                features, label = found, found_label
+            elif (found, found_label) != (features, label):
+                here: dict[Any, Any] = {**found, found_label: "labels"}
+                there: dict[Any, Any] = {**features, label: "labels"}
+                _refuse_difference(here, there, groups[0].file.path)
+        first = 0
+        for number in range(footer.num_row_groups):
+            n_rows = footer.row_group(number).num_rows
+            if n_rows:
+                groups.append(_Group(file, number, first, n_rows))
+            first += n_rows
+    if not groups:
+        raise ValueError(f"{path} has no rows")
+    return ParquetRows(groups, features, label)
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+def _open(pa: Any, file: _File) -> Any:
+    if _stamp(file.path) != file.stamp:
+        raise FileError("it has changed since it was opened: open it again")
+    return pa.parquet.ParquetFile(file.path, metadata=file.footer, buffer_size=_BUFFER)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _list_files(path: Path) -> list[Path]:
+    """Parquet files in a folder, in the order of their paths; a single file as it is."""
+    if not path.is_dir():
+        return [path]
+    inside = (file.relative_to(path) for file in path.rglob("*.parquet"))
+    shown = (file for file in inside if not any(part[0] in "_." for part in file.parts))
+    files = sorted((path / file for file in shown if (path / file).is_file()), key=Path.as_posix)
+    if not files:
+        raise ValueError(f"{path} is a folder without .parquet files: give another one, or a file")
+    return files
+
+
+def _folders(file: Path, root: Path) -> dict[str, str]:
+    """Names and values of the ``name=value`` folders between ``root`` and a file."""
+    inside = file.relative_to(root).parts[:-1]
+    pairs = (part.split("=", 1) for part in inside if "=" in part)
+    return {unquote(name): unquote(value) for name, value in pairs}
+
+
+# --- columns --------------------------------------------------------------------------------
+
+
+def _choose(
+    pa: Any, schema: Any, file: _File, wanted: Sequence[str] | None, label_column: str | None
+) -> tuple[dict[str, _Column], str | None]:
+    """Columns of features with their types, and the name of the labels."""
+    # the index of a pandas frame is not a feature
+    names = [name for name in schema.names if not name.startswith("__index_level_")]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise FileError(f"it has two columns {twice!r}: give them different names")
+    known = [*names, *(name for name in file.folders if name not in names)]
+    place = label_position(known, label_column)
+    label = None if place is None else known[place]
+    if wanted is None:
+        rest = [name for name in names if name != label]
+        vectors = [name for name in rest if _is_list(pa, schema.field(name).type)]
+        if len(vectors) > 1:
+            raise FileError(
+                f"it has {len(vectors)} columns of vectors, {', '.join(vectors)}: name one of them"
+            )
+        wanted = vectors or rest
+    if not wanted:
+        raise FileError("it has no column of features")
+    for name in wanted:
+        label_position(names, name)  # an error that lists the columns, if it is not there
+    found = {name: _column(pa, schema.field(name).type, name, file.footer) for name in wanted}
+    vectors = [name for name in found if found[name].width is not None]
+    if vectors and len(found) > 1:
+        raise FileError(
+            f"column {vectors[0]!r} holds vectors and cannot be combined: name it alone"
+        )
+    return found, label
+
+
+def _column(pa: Any, kind: Any, name: str, footer: Any) -> _Column:
+    is_vector = _is_list(pa, kind)
+    number = kind.value_type if is_vector else kind
+    if not _is_number(pa, number) and not pa.types.is_decimal(number):
+        raise FileError(
+            f"column {name!r} holds {kind}, not numbers: name it as the column of labels, or name "
+            "the columns of features"
+        )
+    dtype = np.float64 if pa.types.is_decimal(number) else number.to_pandas_dtype()
+    return _Column(np.dtype(dtype), _length(footer, name) if is_vector else None)
+
+
+def _is_list(pa: Any, kind: Any) -> bool:
+    types = pa.types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def _is_number(pa: Any, kind: Any) -> bool:
+    types = pa.types
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def _refuse_difference(here: dict[Any, Any], there: dict[Any, Any], other: Path) -> None:
+    """Name the first column that differs from that of another file."""
+    for name in filter(None, {**there, **here}):
+        if here.get(name) != there.get(name):
+            raise FileError(
+                f"column {name!r} holds {here.get(name, 'nothing')}, but in {other} it holds "
+                f"{there.get(name, 'nothing')}: write both in the same way, or name the columns "
+                "to use"
+            )
+
+
+def _length(footer: Any, name: str) -> int:
+    """Length of all vectors of a column, from the counts in the footer."""
+    leaves = (footer.schema.column(place) for place in range(footer.num_columns))
+    leaf = next(
+        place
+        for place, column in enumerate(leaves)
+        if column.max_repetition_level and _LIST_SUFFIX.sub("", column.path) == name
+    )
+    length, first = 0, 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        n_rows, count = group.num_rows, group.column(leaf).num_values
+        length = length or count // max(n_rows, 1)
+        if count != length * n_rows:
+            raise FileError(
+                f"row group {number} (rows {first} to {first + n_rows - 1}, counted from 0) has "
+                f"{count:,} numbers in column {name!r}: some vectors are missing, or of another "
+                "length"
+            )
+        first += n_rows
+    return length
+
+
+# --- numbers and labels ---------------------------------------------------------------------
+
+
+def _first_null(column: Any) -> int:
+    return int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+
+
+def _vectors(pa: Any, column: Any, name: str, width: int, first_row: int) -> Array:
+    """Vectors as rows; ``first_row`` is the number of the first one."""
+    lengths = pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
+    # the length of a null is NaN, which differs from that of any vector
+    if len(wrong := np.flatnonzero(~(lengths == width))):
+        length = lengths[wrong[0]]
+        found = "no vector" if np.isnan(length) else f"a vector of length {length:.0f}"
+        raise FileError(
+            f"row {first_row + wrong[0]} (counted from 0) of column {name!r} has {found}, but "
+            f"others have length {width}: drop the row"
+        )
+    values = column.flatten()
+    if values.null_count:
+        raise FileError(
+            f"the vector in row {first_row + _first_null(values) // width} (counted from 0) of "
+            f"column {name!r} has a number missing"
+        )
+    numbers: Array = values.to_numpy(zero_copy_only=False)
+    return numbers.reshape(-1, width)
+
+
+def _labels(pa: Any, column: Any) -> Array:
+    """Labels as whole numbers or strings; other types are converted to strings."""
+    if column.null_count:
+        raise FileError(f"row {_first_null(column)} has no label (rows count from 0): drop it")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if _is_number(pa, column.type):
+        return clean_labels(column.to_numpy())
+    classes = pa.compute.unique(column)  # few: each becomes a Python object
+    names = np.array(classes.to_pylist())
+    if names.dtype.kind not in "US":
+        names = np.array(list(map(str, names)))
+    return clean_labels(names)[pa.compute.index_in(column, classes).to_numpy()]

@@ -1,0 +1,241 @@
+"""The prior M₀: the distance that is kept wherever the comparisons do not contradict it.
+
+M₀ enters the problem only through the targets, b_t ← b_t − ⟨M₀, A_t⟩, computed exactly in the
+original space. The learned part Δ is then added to it:
+
+``"identity"``
+    M₀ = I, the plain distance.
+``"whitening"``
+    M₀ = S⁻¹, the distance of rows whitened by their scatter within classes. Rows are whitened
+    first, and the identity is the prior there.
+a `Metric`
+    M₀ = LLᵀ.
+
+With ``distance="cosine"`` rows are centred (dense rows only) and scaled to length one before
+anything is learned, and before the learned map is applied: the metric is then a correction of the
+plain or whitened cosine distance. (Scaled once more at the end, new classes rank worse.) With a
+`Metric` as the prior, rows are scaled at the end only.
+
+Duals that were found in few dimensions have the right direction, but not the right size, which
+matters next to a prior: `line_search` finds it. Margins are linear in the size, so it is cheap.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from . import recovery
+from ._arrays import eigen, ops
+from ._arrays.namespace import like, require_memory_beside, to_numpy
+from ._types import Array, Matrix
+from ._validation import warn
+from .losses import get_loss
+from .problem import DualOptions, Prior, Problem, length_unit
+from .scatter import DENSE_LIMIT, scatter_of
+from .supervision import Comparisons, Supervision
+
+PRIOR_SCALE = 3.0**0.5
+"""Root mean square distance after scaling: a margin of one is a third of the mean square."""
+
+_SMALLEST = 1e-6  # length of a direction that the positive part removes, relative to the identity
+_LARGEST_STEP = 4.0
+
+
+def check_prior(options: Any, n_features: int) -> None:
+    """Refuse a prior that does not go with the rows or with other options."""
+    prior = options.prior
+    if prior is None:
+        return
+    is_name = isinstance(prior, str)
+    if is_name and prior not in ("identity", "whitening"):
+        raise ValueError(f"prior must be None, 'identity', 'whitening' or a Metric; got {prior!r}")
+    if not is_name and not hasattr(prior, "n_features"):
+        raise TypeError(
+            f"prior must be None, 'identity', 'whitening' or a Metric; got {type(prior).__name__}"
+        )
+    if prior == "whitening" and options.shrinkage == 1.0:
+        raise ValueError(
+            "prior='whitening' needs a shrinkage below 1, which says how strongly to whiten: "
+            "0.9 is a good start"
+        )
+    if prior != "whitening" and options.shrinkage < 1.0:
+        raise ValueError(
+            f"shrinkage={options.shrinkage:g} goes with prior=None or prior='whitening': use one "
+            "of these, or shrinkage=1.0"
+        )
+    if prior == "whitening" and n_features > DENSE_LIMIT and options.lift is None:
+        raise ValueError(
+            f"prior='whitening' writes out a matrix of features × features, for up to "
+            f"{DENSE_LIMIT:,} of them; X has {n_features:,}: use prior='identity'"
+        )
+    if n_features > DENSE_LIMIT and options.lift is None and options.power != 0.5:
+        raise ValueError(
+            f"power={options.power:g} does not go with a prior on more than {DENSE_LIMIT:,} "
+            "features: use power=0.5"
+        )
+    if is_name:
+        return
+    if prior.lift is not None or options.lift is not None:
+        raise ValueError(
+            "prior is a Metric, and there is a lift: a Metric prior is over the features "
+            "themselves; use lift=None and a metric that was learned without a lift"
+        )
+    if prior.before is not None:
+        raise ValueError(
+            "prior is a Metric that scales rows before it maps them, and a prior must be linear: "
+            "use one that was learned without a prior, or with distance='euclidean'"
+        )
+    if prior.idf is not None:
+        raise ValueError(
+            "prior weighs counts by tf-idf, and fit takes rows as they are: weigh the rows first "
+            "(dualmetric.tfidf), and pass prior.replaced(idf=None)"
+        )
+    if prior.n_features != n_features:
+        raise ValueError(
+            f"prior is a metric over {prior.n_features} features, and X has {n_features}: use one "
+            "that was learned on the same features"
+        )
+
+
+def apply_prior(
+    X: Matrix, supervision: Supervision, options: DualOptions
+) -> tuple[Matrix, Matrix | None, Prior, float]:
+    """Rows as they are learned from, the map that whitened them, the prior, and the unit."""
+    length_unit(X)  # refuses rows that are all the same, and numbers out of range
+    mapped, prior = None, Prior()
+    is_metric = not isinstance(options.prior, str)
+    if options.prior == "whitening":
+        n, d = X.shape
+        require_memory_beside(
+            X, (n * d + 5 * d * d) * 8, f"whitening {n:,} rows of {d:,} features", "Use fewer rows."
+        )
+        within = supervision.within(X, np.arange(n))
+        scatter = scatter_of(X, within, options.shrinkage, d)
+        # of a size like that of X: S is in its squared unit
+        mapped = scatter.root() * float(np.sqrt(within.trace / d))
+        X = ops.threaded_dot(X, mapped)
+    elif is_metric:
+        given: Any = options.prior
+        omega, factor, gains = given.low_rank_form()
+        if factor is not None:
+            factor = like(factor, ops.column_means(X))
+            prior = Prior(omega, factor, gains, ops.threaded_dot(X, factor))
+        else:
+            prior = Prior(omega)
+    if scales_rows_first(options):
+        X = ops.unit_rows(ops.minus_centre(X, ops.centre_of(X)))
+    unit = length_unit(X, options.scale, PRIOR_SCALE)
+    scale = PRIOR_SCALE**2 / _mean_sq_distance(X, prior) if options.scale else 1.0
+    return X, mapped, replace(prior, scale=scale), unit
+
+
+def scales_rows_first(options: DualOptions) -> bool:
+    """Whether rows are scaled to length one before they are learned from."""
+    return isinstance(options.prior, str) and options.distance == "cosine"
+
+
+def _mean_sq_distance(X: Matrix, prior: Prior) -> float:
+    """Mean of the prior's squared distance over all pairs of rows."""
+    mean = prior.omega**2 * ops.mean_sq_distance(X) if prior.omega else 0.0
+    if prior.image is not None:
+        centred = to_numpy(ops.minus_mean(prior.image)).astype(np.float64)
+        mean += 2.0 / (len(centred) - 1) * float(np.square(centred).sum(axis=0) @ prior.gains)
+    if not mean > 0.0:
+        raise ValueError("under prior, all rows of X are at distance zero: use another prior")
+    return mean
+
+
+def correct_prior(
+    problem: Problem,
+    weight: Array,
+    reg: float,
+    options: DualOptions,
+    rng: np.random.Generator,
+) -> tuple[Matrix | None, float, float]:
+    """Factor of M₀ + Δ, the weight of the plain distance outside it, and the residual.
+
+    Δ = Σ weight_t A_t over the problem's rows. The factor is None for the identity.
+    """
+    prior, rows, index = problem.prior, problem.rows, problem.comparisons.index
+    assert prior is not None
+    d = rows.shape[1]
+    if not weight.any():
+        warn(
+            f"the prior satisfies all {len(index):,} comparisons: it is returned unchanged",
+        )
+        if prior.image is None:
+            kept = problem.mapped is None or scales_rows_first(options)
+            return None if kept else ops.square(d, rows, diagonal=1.0), 0.0, 0.0
+    C = recovery.weighted_graph(index, weight, rows)
+    projected = options.space != "original"
+    # Δ is in the unit of the problem; M₀ keeps its own
+    ratio = 1.0 / (prior.scale * problem.unit**2)
+    if d <= DENSE_LIMIT:
+        delta = eigen.symmetric(recovery.graph_matrix(rows, C), 0.0)
+        if projected:
+            change = ops.margins(ops.to_dense(rows), index, delta) / problem.unit**2
+            size = float(ops.column_dots(delta, delta).sum())
+            ratio *= line_search(change, size, problem.comparisons, reg, options.loss)
+        if problem.spanned is None:
+            M = ratio * delta + ops.square(d, delta, diagonal=prior.omega**2)
+            if prior.factor is not None:
+                M = M + prior.low_rank_dot(ops.square(d, delta, diagonal=1.0))
+            found = recovery.positive_part(M, options.n_components)
+            return found.factor(power=options.power), 0.0, 0.0
+        values, vectors = eigen.eigh(ops.to_float64(delta))
+        found = recovery.Directions(values, like(vectors, rows), 0.0)
+    else:
+        wanted = options.n_components or recovery.DEFAULT_WIDE_RANK
+        found = recovery.both_ends(rows, C, wanted, rng, options.eigen_tol)
+        if projected:
+            image = ops.threaded_dot(rows, like(found.vectors, ops.column_means(rows)))
+            turned = eigen.diagonal_like(found.values, image)
+            change = ops.margins(image, index, turned) / problem.unit**2
+            size = float(np.square(found.values).sum())
+            ratio *= line_search(change, size, problem.comparisons, reg, options.loss)
+    if prior.factor is not None:
+        return _beside_metric(problem, ratio * weight, options, rng)
+    values = prior.omega**2 + ratio * found.values
+    keep = np.argsort(-np.abs(values - prior.omega**2), kind="stable")[: options.n_components]
+    lengths = np.sqrt(np.maximum(values[keep], (_SMALLEST * prior.omega) ** 2))
+    vectors = ops.take_columns(found.vectors, keep)
+    return vectors * like(lengths, vectors), prior.omega, found.residual
+
+
+def _beside_metric(
+    problem: Problem, weight: Array, options: DualOptions, rng: np.random.Generator
+) -> tuple[Matrix, float, float]:
+    """The positive part of a Metric prior plus Δ, where the matrix is not written out."""
+    prior = problem.prior
+    assert prior is not None
+    wanted = options.n_components or max(recovery.DEFAULT_WIDE_RANK, prior.factor.shape[1])  # type: ignore[union-attr]
+    C = recovery.weighted_graph(problem.comparisons.index, weight, problem.rows)
+    if not prior.omega:
+        found = recovery.leading_part(
+            problem.rows, C, wanted, rng, None, options.eigen_tol, prior.low_rank_dot
+        )
+        return found.factor(), 0.0, found.residual
+    found = recovery.both_ends(problem.rows, C, wanted, rng, options.eigen_tol, prior.low_rank_dot)
+    values = np.maximum(prior.omega**2 + found.values, (_SMALLEST * prior.omega) ** 2)
+    return found.vectors * like(np.sqrt(values), found.vectors), prior.omega, found.residual
+
+
+def line_search(
+    change: Array, size: float, comparisons: Comparisons, reg: float, loss: str
+) -> float:
+    """Step τ ≥ 0 that minimises the primal objective along Δ.
+
+    ``change`` holds ⟨Δ, A_t⟩ and ``size`` is ‖Δ‖². The targets of the comparisons have the prior's
+    margins subtracted.
+    """
+    value, shift = get_loss(loss).value, 1.0 - comparisons.margin
+    change = change.astype(np.float64)
+
+    def primal(step: float) -> float:
+        losses = comparisons.weight * value(step * change + shift)
+        return 0.5 * reg * step**2 * size + float(losses.mean())
+
+    found = minimize_scalar(primal, bounds=(0.0, _LARGEST_STEP), method="bounded")
+    return float(found.x)

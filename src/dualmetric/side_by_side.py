@@ -1,0 +1,237 @@
+"""A learned metric beside the plain distances, query by query, on the same rows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._arrays import ops
+from ._arrays.namespace import to_numpy
+from ._arrays.ranking import squared_distances
+from ._arrays.system import n_threads, run_blocks, single_blas_thread
+from ._rows import open_rows
+from ._types import Array, Matrix
+from ._validation import check_labels
+from .metric import Metric
+from .tfidf import weigh
+
+N_NEIGHBORS = 10
+"""Rows that a query is shown, and among which `Scores.recalled` looks."""
+
+N_VOTES = 5
+"""Nearest rows that vote on the class of a query."""
+
+RECALLS = np.linspace(0.0, 1.0, 21)
+"""Shares of the relevant rows at which `Scores.curve` gives the precision."""
+
+_BLOCK_BYTES = 16 * 2**20
+"""Distances held at once, by all threads; ranking them takes about three times as much beside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """How well one distance ranks, with one entry per query row.
+
+    Attributes
+    ----------
+    average_precision : ndarray of shape (n_rows,), float64
+        Of ranking all other rows; NaN where the row is the only one of its class.
+    knn_correct : ndarray of shape (n_rows,), bool
+        Whether the vote of the 5 nearest training rows (of the nearest other rows, where there
+        are no training rows) gives the row's class. Where classes have as many votes, the first
+        in sorted order wins.
+    recalled : ndarray of shape (n_rows,), bool
+        Whether one of the 10 nearest other rows has the row's class.
+    neighbors : ndarray of shape (n_rows, 10), int64
+        Those nearest rows, the nearest first and the lower number first of equal distances. There
+        are as many columns as other rows where these are fewer than 10.
+    curve : ndarray of shape (21,), float64
+        Precision at the recalls 0, 0.05, …, 1: for each query the largest precision that this or
+        a larger recall comes with, averaged over the queries.
+    """
+
+    average_precision: Array
+    knn_correct: Array
+    recalled: Array
+    neighbors: Array
+    curve: Array
+
+    @property
+    def map(self) -> float:
+        """Mean average precision, of the rows that share their class."""
+        return float(np.nanmean(self.average_precision))
+
+    @property
+    def knn(self) -> float:
+        """Share of all rows that 5 neighbours classify rightly."""
+        return float(np.mean(self.knn_correct))
+
+    @property
+    def recall(self) -> float:
+        """Share, of the rows that share their class, that find one of it among the 10 nearest."""
+        return float(np.mean(self.recalled[~np.isnan(self.average_precision)]))
+
+
+def compare(
+    metric: Metric, X: Any, y: Any, X_train: Any = None, y_train: Any = None
+) -> dict[str, Scores]:
+    """Score the plain Euclidean distance, the cosine and a learned metric on the same rows.
+
+    The plain distances act on the rows that the metric's L acts on: after tf-idf weighting, where
+    the metric has one.
+
+    Parameters
+    ----------
+    metric : Metric
+        What was learned.
+    X : {array-like, sparse matrix} of shape (n_rows, n_features)
+        Rows, each of which queries all others; best ones that the metric was not learned on.
+    y : array-like of shape (n_rows,)
+        Their classes: numbers or strings.
+    X_train, y_train : optional
+        Rows and classes that vote in k-NN classification. Without them, the other rows of X vote.
+
+    Returns
+    -------
+    dict of str to Scores
+        With the keys "euclidean", "cosine" and "learned", in this order.
+
+    Notes
+    -----
+    Distances and ties are those of `evaluation.average_precisions`. Memory beside the rows is
+    bounded: distances are computed in blocks of queries, which serve every score.
+    """
+    if (X_train is None) != (y_train is None):
+        raise ValueError("X_train and y_train go together: give both or neither")
+    learned = metric.transform(X)
+    n_queries = learned.shape[0]
+    labels = check_labels(y, n_queries, "y")
+    parts = [X]
+    if X_train is not None:
+        voters = metric.transform(X_train)
+        labels = _joined(labels, check_labels(y_train, voters.shape[0], "y_train"))
+        learned = ops.stacked([learned, voters])
+        parts.append(X_train)
+    codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    counts = np.bincount(codes[:n_queries])
+    if counts.max() < 2:
+        raise ValueError(
+            f"no class in y has two rows ({n_queries} rows, {len(counts)} classes), so that no row "
+            "has another to find; give labels that rows share"
+        )
+    plain = ops.stacked([plain_rows(metric, part) for part in parts])
+    euclidean = cosine = _score(plain, codes, n_queries)
+    lengths = ops.row_lengths(plain)
+    # tf-idf rows have length one, up to rounding, and then both distances rank alike
+    if (np.abs(lengths[lengths > 0] - 1.0) > 1e-6).any():
+        cosine = _score(ops.unit_rows(plain), codes, n_queries)
+    return {
+        "euclidean": euclidean,
+        "cosine": cosine,
+        "learned": _score(learned, codes, n_queries),
+    }
+
+
+def plain_rows(metric: Metric, X: Any) -> Matrix:
+    """Rows as the metric's L takes them: float64, after tf-idf weighting where it has one."""
+    rows, _ = open_rows(X, names=metric.feature_names, width=metric.n_features)
+    rows.check_width(metric.n_features, "this metric")
+    taken = ops.to_float64(to_numpy(rows.take()))
+    return taken if metric.idf is None else weigh(taken, metric.idf)
+
+
+def _score(rows: Matrix, codes: Array, n_queries: int) -> Scores:
+    """Scores of the first rows as queries; those after them, if any, only vote."""
+    from ._arrays import kernels  # here, since importing Numba takes long
+
+    total = len(codes)
+    fill, origin = squared_distances(ops.canonical(ops.to_float64(to_numpy(rows))))
+    copies = np.flatnonzero(origin != np.arange(total))
+    has_mate = np.bincount(codes[:n_queries], minlength=codes.max() + 1)[codes[:n_queries]] > 1
+    n_neighbors = min(N_NEIGHBORS, n_queries - 1)
+    precision = np.full(n_queries, np.nan)
+    knn_correct = np.empty(n_queries, dtype=bool)
+    neighbors = np.empty((n_queries, n_neighbors), dtype=np.int64)
+    curves = np.full((n_queries, len(RECALLS)), np.nan)
+    step = max(1, _BLOCK_BYTES // (8 * total * n_threads()))
+
+    def rank(start: int, stop: int) -> None:
+        memory = np.empty((min(step, stop - start), total))
+        for first in range(start, stop, step):
+            block = np.arange(first, min(first + step, stop))
+            distances = memory[: len(block)]
+            fill(block, distances)
+            kernels.ranking_keys(distances.view(np.int64), block, codes, origin, copies)
+            keys = distances.view(np.uint64)
+            ranked = np.sort(keys[:, :n_queries], axis=1)
+            neighbors[block] = _nearest(
+                keys[:, :n_queries], ranked[:, n_neighbors - 1], n_neighbors
+            )
+            voters = neighbors[block, :N_VOTES]
+            if total > n_queries:
+                voting = keys[:, n_queries:]
+                k = min(N_VOTES, voting.shape[1])
+                voters = _nearest(voting, np.partition(voting, k - 1)[:, k - 1], k) + n_queries
+            knn_correct[block] = _vote(codes[voters]) == codes[block]
+            queries = has_mate[block]
+            ranked = ranked[queries]
+            precision[block[queries]] = kernels.ranked_precisions(ranked.view(np.int64))
+            curves[block[queries]] = _interpolated_precisions(ranked)
+
+    # threads of BLAS's own would hold up the sorting: see evaluation.average_precisions
+    with single_blas_thread():
+        run_blocks(rank, n_queries, smallest=1 + 2**17 // total)
+    recalled = (codes[neighbors] == codes[:n_queries, None]).any(axis=1)
+    return Scores(precision, knn_correct, recalled, neighbors, np.nanmean(curves, axis=0))
+
+
+def _nearest(keys: Array, kth: Array, k: int) -> Array:
+    """Columns of the k smallest distances of each row, of equal ones the first column first.
+
+    ``keys`` are `kernels.ranking_keys`, whose last bit is no part of the distance, and ``kth``
+    the k-th smallest of each row.
+    """
+    rows, columns = np.nonzero(keys <= (kth | np.uint64(1))[:, None])
+    order = np.lexsort((keys[rows, columns] >> np.uint64(1), rows))
+    first = np.searchsorted(rows, np.arange(len(keys)))
+    return columns[order[first[:, None] + np.arange(k)]]
+
+
+def _vote(codes: Array) -> Array:
+    """Most frequent class of each row, the first of those as frequent."""
+    votes = (codes[:, :, None] == codes[:, None, :]).sum(axis=2)
+    return np.where(votes == votes.max(axis=1, keepdims=True), codes, codes.max() + 1).min(axis=1)
+
+
+def _interpolated_precisions(ranked: Array) -> Array:
+    """Largest precision at each of RECALLS or above, for rows of sorted ranking keys.
+
+    Rows of the query's class come last among equal distances, so that precision rises to the last
+    of them: the largest to the right is the one that counts the whole tie.
+    """
+    relevant = (ranked & np.uint64(1)).astype(bool)
+    result = np.empty((len(ranked), len(RECALLS)))
+    steps = np.arange(len(RECALLS))
+    for row, found in enumerate(relevant):
+        ranks = np.flatnonzero(found) + 1
+        precision = np.arange(1, len(ranks) + 1) / ranks
+        best = np.maximum.accumulate(precision[::-1])[::-1]
+        needed = -(-len(ranks) * steps // (len(RECALLS) - 1))  # rounded up, in whole numbers
+        result[row] = best[np.maximum(needed, 1) - 1]
+    return result
+
+
+def _joined(y: Array, y_train: Array) -> Array:
+    """Labels of both parts in one array."""
+    if y.dtype.kind != y_train.dtype.kind:
+        # joined as they are, the number 1 would become the string "1"
+        y, y_train = y.astype(object), y_train.astype(object)
+    labels = np.concatenate([y, y_train])
+    try:
+        np.unique(labels)
+    except TypeError as error:
+        raise ValueError(
+            f"y and y_train hold labels of kinds that cannot be compared ({error}); use numbers "
+            "only or strings only"
+        ) from error
+    return labels

@@ -1,0 +1,32 @@
+"""What is known about rows, as values that are passed to ``fit`` as y.
+
+=============================  =====================================================
+what the user knows            passed as y
+=============================  =====================================================
+labels                         an array, or `Labels`
+triplets                       `Triplets`: row i is closer to row j than to row k
+comparisons                    `Comparisons`: rows a and b are closer than c and d
+=============================  =====================================================
+
+Each kind is one class with the methods of `Supervision`: to check itself against X, to turn into
+`Comparisons`, to split itself for held-out evaluation, and to score a metric.
+"""
+
+from typing import Any
+
+from ._base import Comparisons, Split, Supervision
+from .labels import Labels
+from .triplets import Triplets
+
+__all__ = ["Comparisons", "Labels", "Split", "Supervision", "Triplets", "as_supervision"]
+
+
+def as_supervision(y: Any, n_rows: int, owner: str) -> Supervision:
+    """Supervision that y stands for, checked against X of ``n_rows`` rows."""
+    if y is None:
+        raise ValueError(
+            f"{owner} requires y to be passed, but the target y is None: pass labels, "
+            "Triplets(index) or Comparisons(index)"
+        )
+    kind = y if isinstance(y, Supervision) else Labels(y)
+    return kind.check(n_rows)

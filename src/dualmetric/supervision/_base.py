@@ -1,0 +1,271 @@
+"""What a kind of supervision must know, and the comparisons that all kinds turn into."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from .._arrays import ops
+from .._arrays.namespace import to_numpy
+from .._rows import choose_rows, open_rows
+from .._types import Array, Matrix
+from .._validation import refuse_mask, warn
+from ..scatter import Within, within_pairs
+
+
+class Split(NamedTuple):
+    """Rows to learn from and rows to score on."""
+
+    train_rows: Array  # row numbers, ascending
+    test_rows: Array  # row numbers, ascending
+    train: "Supervision"  # what is known about ``X[train_rows]``
+    # ``judge(train, test)`` takes both parts as a metric maps them, and returns one score per held-
+    # out query; larger is better, and NaN means that the query has nothing to find
+    judge: Callable[[Matrix, Matrix], Array]
+
+
+class Supervision(ABC):
+    """What a user knows about the rows of X, passed to ``fit`` as y.
+
+    Each kind is one class with these methods. Every estimator, `MetricCV` and the command line
+    work on any kind through them.
+    """
+
+    scorings: tuple[str, ...]
+    """Names of the scores that `splits` knows; the first is the default."""
+
+    @abstractmethod
+    def check(self, n_rows: int) -> Self:
+        """Return the same, checked against X of ``n_rows`` rows, or raise a ValueError."""
+
+    @abstractmethod
+    def choose(self, n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Array:
+        """Numbers of the rows to learn from, ascending: at most about ``max_rows``."""
+
+    @abstractmethod
+    def take(self, rows: Array) -> Self:
+        """Return what is known about ``X[rows]``, where ``rows`` came from `choose`."""
+
+    @abstractmethod
+    def compare(
+        self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
+    ) -> "Comparisons":
+        """Turn into comparisons over the rows of X, sampling ``n`` where there are more."""
+
+    @abstractmethod
+    def within(self, X: Matrix, rows: Array) -> Within:
+        """Scatter of rows that belong together, for whitening; X holds the given rows."""
+
+    @abstractmethod
+    def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
+        """Split for held-out evaluation."""
+
+    @abstractmethod
+    def score(self, metric: Any, X: Any) -> float:
+        """How well a metric agrees with what is known about X, between 0 and 1."""
+
+
+def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int) -> Array:
+    """Row numbers as an integer array with one column per name; errors name the line."""
+    refuse_mask(index, what)
+    array = np.asarray(to_numpy(index))
+    width = len(names)
+    if array.ndim != 2 or array.shape[1] != width:
+        raise ValueError(
+            f"{what} must be an (N, {width}) array of row numbers ({', '.join(names)}); got shape "
+            f"{array.shape}"
+        )
+    if array.shape[0] == 0:
+        raise ValueError(f"{what} is empty: give at least one ({', '.join(names)})")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{what} must hold integers, the row numbers of X; got {array.dtype}")
+    outside = (array < 0) | (array >= n_rows)
+    if outside.any():
+        line = int(np.flatnonzero(outside.any(axis=1))[0])
+        raise ValueError(
+            f"{what}[{line}] = {array[line].tolist()} names a row that X does not have: row "
+            f"numbers go from 0 to {n_rows - 1}"
+        )
+    return array
+
+
+def refuse_same_row(index: Array, places: tuple[int, int], names: str, what: str) -> None:
+    """Refuse a line that compares a row with itself."""
+    same = index[:, places[0]] == index[:, places[1]]
+    if same.any():
+        line = int(np.flatnonzero(same)[0])
+        raise ValueError(
+            f"{what}[{line}] = {index[line].tolist()}: {names} are the same row, which says "
+            "nothing about distances; leave it out"
+        )
+
+
+def compact(index: Array, n_rows: int) -> Array:
+    """Copy row numbers as int32 where that is wide enough, else int64."""
+    dtype = np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
+    return np.array(index, dtype=dtype, order="C")
+
+
+def agreement(margins: Array) -> Array:
+    """1 for each comparison that is satisfied, d²(c, d) above d²(a, b), and ½ for a tie."""
+    return 0.5 + 0.5 * np.sign(margins).astype(np.float64)
+
+
+class Comparisons(Supervision):
+    """Comparisons (a, b, c, d): "rows a and b should be closer than rows c and d".
+
+    Every kind of supervision turns into these, and the solver knows nothing else.
+
+    Parameters
+    ----------
+    index : array-like of shape (N, 4)
+        Row numbers of X.
+    margin : array-like of shape (N,) or float, optional
+        By how much d²(c, d) should exceed d²(a, b), in the unit of squared distances in which the
+        problem is solved; 1 if None.
+    weight : array-like of shape (N,), optional
+        How much each comparison counts; 1 if None.
+
+    Examples
+    --------
+    >>> from dualmetric import DuRP
+    >>> from dualmetric.supervision import Comparisons
+    >>> X = [[0.0, 0.0], [0.0, 5.0], [1.0, 0.0], [1.0, 5.0]]
+    >>> model = DuRP(2, random_state=0).fit(X, Comparisons([[0, 1, 0, 2], [2, 3, 1, 3]]))
+    >>> model.metric_.distance(X[:1], X[1:2]) < model.metric_.distance(X[:1], X[2:3])
+    array([ True])
+    """
+
+    scorings: tuple[str, ...] = ("agreement",)
+
+    def __init__(self, index: Any, margin: Any = None, weight: Any = None) -> None:
+        self.index, self.margin, self.weight = index, margin, weight
+
+    @classmethod
+    def of_triplets(cls, triplets: Array) -> "Comparisons":
+        """Comparisons (i, j, i, k) of triplets (i, j, k), which have been checked."""
+        ones = np.ones(len(triplets))
+        return cls(np.ascontiguousarray(triplets[:, [0, 1, 0, 2]]), ones, ones)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} comparisons>"
+
+    def check(self, n_rows: int) -> Self:
+        """Return checked comparisons.
+
+        Those that compare a pair with itself are left out with a warning, and those of weight 0
+        without.
+        """
+        index = check_index(self.index, ("a", "b", "c", "d"), "comparisons", n_rows)
+        refuse_same_row(index, (0, 1), "a and b", "comparisons")
+        refuse_same_row(index, (2, 3), "c and d", "comparisons")
+        margin = self._per_comparison(self.margin, "margin", len(index))
+        weight = self._per_comparison(self.weight, "weight", len(index))
+        if (weight < 0).any():
+            line = int(np.flatnonzero(weight < 0)[0])
+            raise ValueError(f"weight[{line}] = {weight[line]:g} is negative: weights start at 0")
+        same_pair = (np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1)
+        silent = same_pair | (weight == 0)
+        if silent.all():
+            raise ValueError(
+                "every comparison compares a pair of rows with itself or has weight 0: there is "
+                "nothing to learn from"
+            )
+        if same_pair.any():
+            warn(
+                f"{np.count_nonzero(same_pair):,} of {len(index):,} comparisons compare a pair of "
+                "rows with itself: they say nothing and are left out"
+            )
+        keep = ~silent
+        return type(self)(compact(index[keep], n_rows), margin[keep], weight[keep])
+
+    @staticmethod
+    def _per_comparison(values: Any, name: str, n: int) -> Array:
+        if values is None:
+            return np.ones(n)
+        refuse_mask(values, name)
+        array = np.asarray(to_numpy(values))
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"{name} must hold numbers; got {array.dtype}")
+        array = array.astype(np.float64)
+        if array.ndim == 0:
+            array = np.full(n, float(array))
+        if array.shape != (n,):
+            raise ValueError(
+                f"{name} must hold one number per comparison, shape ({n},); got {array.shape}"
+            )
+        if not np.isfinite(array).all():
+            line = int(np.flatnonzero(~np.isfinite(array))[0])
+            raise ValueError(f"{name}[{line}] is {array[line]}: give finite numbers")
+        return array
+
+    def rows(self) -> Array:
+        """Row numbers that occur in any comparison, ascending."""
+        return np.unique(self.index)
+
+    def choose(self, n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Array:
+        """Rows chosen evenly over all, and every row that a comparison names."""
+        return np.union1d(choose_rows(n_rows, max_rows, rng), self.rows())
+
+    def take(self, rows: Array) -> Self:
+        """Return the same comparisons over ``X[rows]``, where ``rows`` holds all that they name."""
+        index = compact(np.searchsorted(rows, self.index), len(rows))
+        return type(self)(index, self.margin, self.weight)
+
+    def with_margin(self, margin: Array) -> "Comparisons":
+        """The same comparisons with other margins."""
+        return Comparisons(self.index, margin, self.weight)
+
+    def compare(
+        self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
+    ) -> "Comparisons":
+        """Return the comparisons themselves."""
+        return Comparisons(self.index, self.margin, self.weight)
+
+    def within(self, X: Matrix, rows: Array) -> Within:
+        """Scatter of the differences of rows that should be close."""
+        pairs = np.unique(self.take(rows)._index4()[:, :2], axis=0)
+        return within_pairs(X, *np.ascontiguousarray(pairs.T))
+
+    def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
+        """Hold out one quarter of the comparisons after the other, or as many parts as cv says."""
+        from sklearn.model_selection import KFold, check_cv
+
+        if isinstance(cv, str):
+            raise ValueError(
+                f"cv={cv!r} does not apply to comparisons: use None, a number of folds or a "
+                "splitter"
+            )
+        places = np.arange(len(self))
+        if len(places) < 8:
+            raise ValueError(
+                f"{len(places)} comparisons are too few to hold some out: settings cannot be "
+                "compared; use DuRP, with settings of your own"
+            )
+        if cv is None:
+            cv = KFold(4, shuffle=True, random_state=seed)
+        for train, test in check_cv(cv).split(places):
+            learned, held_out = self._part(train), self._part(test)
+            rows, tested = learned.rows(), held_out.rows()
+            index = held_out.take(tested)._index4()
+
+            def judge(_: Matrix, mapped: Matrix, index: Array = index) -> Array:
+                return agreement(ops.margins(ops.canonical(mapped), index))
+
+            yield Split(rows, tested, learned.take(rows), judge)
+
+    def _part(self, places: Array) -> Self:
+        return type(self)(self.index[places], self.margin[places], self.weight[places])
+
+    def _index4(self) -> Array:
+        return self.index
+
+    def score(self, metric: Any, X: Any) -> float:
+        """Share of the comparisons that the metric satisfies."""
+        rows, _ = open_rows(X)
+        checked = self.check(rows.shape[0])
+        return float(np.mean(agreement(metric.margins(rows, checked._index4()))))

@@ -1,0 +1,170 @@
+"""Labels: rows of one class belong together."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from .._arrays import ops, ranking
+from .._arrays.namespace import to_numpy
+from .._rows import choose_rows, with_rare_classes
+from .._types import Array, Matrix
+from .._validation import check_labels
+from ..scatter import Within, within_classes
+from ._base import Comparisons, Split, Supervision
+from .sampling import sample_triplets
+
+MOST_QUERIES = 1500
+"""Held-out rows that are scored: enough to tell settings apart, few enough to rank quickly."""
+
+N_VOTES = 5
+"""Nearest rows that vote on the class of a query."""
+
+_MOST_VOTERS = 10_000
+_SHARE = 0.25
+
+
+class Labels(Supervision):
+    """One label per row: what a plain array y stands for.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+        Numbers, strings or objects that can be sorted.
+    """
+
+    scorings: tuple[str, ...] = ("map", "knn")
+
+    def __init__(self, y: Any) -> None:
+        self.y = y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} labels>"
+
+    def check(self, n_rows: int) -> Self:
+        """Return checked labels, one per row."""
+        return type(self)(check_labels(self.y, n_rows))
+
+    def choose(self, n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Array:
+        """Rows chosen evenly over all, and more of the classes that have few among them."""
+        rows = choose_rows(n_rows, max_rows, rng)
+        if len(rows) == n_rows:
+            return rows
+        return with_rare_classes(rows, self.y, rng, len(rows))
+
+    def take(self, rows: Array) -> Self:
+        """Return the labels of the given rows."""
+        return type(self)(self.y[rows])
+
+    def compare(
+        self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
+    ) -> Comparisons:
+        """Sample triplets."""
+        triplets = sample_triplets(X, self.y, n, sampler, rng, margin=margin)
+        return Comparisons.of_triplets(triplets)
+
+    def within(self, X: Matrix, rows: Array) -> Within:
+        """Scatter of rows about the mean of their class."""
+        return within_classes(X, self.y[rows])
+
+    def score(self, metric: Any, X: Any) -> float:
+        """Mean average precision: each row of X queries the others (1,000 of rows on disk do)."""
+        from ..evaluation import MOST_QUERIES, mean_average_precision
+
+        mapped = metric.transform(X)
+        read = isinstance(mapped, np.ndarray) and not getattr(X, "in_memory", True)
+        return mean_average_precision(mapped, self.y, MOST_QUERIES if read else None)
+
+    def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
+        """Hold out rows of each class, or whole classes, as ``cv`` says: see `MetricCV`."""
+        from sklearn.model_selection import check_cv
+
+        codes = np.unique(self.y, return_inverse=True)[1]
+        rng = np.random.default_rng(seed)
+        votes = scoring == "knn" and cv != "classes"
+        parts: Iterable[tuple[Array, Array]]
+        if cv is None:
+            parts = _quarters(codes)
+        elif isinstance(cv, str):
+            if cv != "classes":
+                raise ValueError(
+                    f"cv must be None, 'classes', a number of folds or a splitter; got {cv!r}"
+                )
+            parts = _halves_of_classes(codes, rng)
+        else:
+            parts = check_cv(cv, codes, classifier=True).split(X, codes)
+        for train, test in parts:
+            if len(test) > MOST_QUERIES:
+                test = np.sort(rng.choice(test, MOST_QUERIES, replace=False))
+            _check_part(codes[train], "learn from")
+            _check_part(codes[test], "score on")
+            judge = _judge(codes[train], codes[test], scoring, votes, seed)
+            yield Split(train, test, Labels(codes[train]), judge)
+
+
+def _quarters(codes: Array) -> Iterator[tuple[Array, Array]]:
+    """The last quarter of each class, rounded, then the one before it, and so on.
+
+    At least two rows of a class are always learned from. Quarters after the first hold only
+    classes of eight rows or more. They are not random: where rows next to each other are alike (of
+    one day, one person, one stretch of a signal), random ones would be easier than new rows are.
+    Without such an order they are as good.
+    """
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes)
+    place = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    take = np.minimum(np.maximum(np.rint(_SHARE * sizes), 2), np.maximum(sizes - 2, 0))
+    for before in range(round(1 / _SHARE)):
+        if before:
+            take = np.where(sizes >= 8, take, 0)
+            if np.count_nonzero(take) < 2:
+                return  # one class alone has nothing to be told apart from
+        end = np.repeat(sizes - before * take, sizes)
+        held = (place < end) & (place >= end - np.repeat(take, sizes))
+        yield np.sort(order[~held]), np.sort(order[held])
+
+
+def _halves_of_classes(codes: Array, rng: np.random.Generator) -> list[tuple[Array, Array]]:
+    n_classes = int(codes.max()) + 1
+    if n_classes < 4:
+        raise ValueError(
+            "cv='classes' learns from one half of the classes and ranks the other, which takes at "
+            f"least four classes; y has {n_classes}: use cv=None"
+        )
+    first = np.isin(codes, rng.permutation(n_classes)[: n_classes // 2])
+    halves = (np.flatnonzero(first), np.flatnonzero(~first))
+    return [halves, halves[::-1]]
+
+
+def _check_part(codes: Array, purpose: str) -> None:
+    sizes = np.bincount(codes) if len(codes) else np.zeros(1)
+    if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
+        raise ValueError(
+            f"too few rows of too few classes are left to {purpose} when others are held out: "
+            "settings cannot be compared; use DuRP, with settings of your own, or another cv"
+        )
+
+
+def _judge(
+    train_codes: Array, test_codes: Array, scoring: str, votes: bool, seed: int
+) -> Callable[[Matrix, Matrix], Array]:
+    """Function of training and test rows in some space to a score for each test row."""
+    if scoring == "map":
+        from ..evaluation import average_precisions
+
+        return lambda _, test: to_numpy(average_precisions(test, test_codes))
+    if not votes:  # training rows have other classes: held-out rows are each other's neighbours
+        places = np.arange(len(test_codes))
+        return lambda _, test: ranking.right_shares(
+            test, test_codes, test, test_codes, N_VOTES, places
+        )
+    voters = np.arange(len(train_codes))
+    if len(voters) > _MOST_VOTERS:
+        voters = np.random.default_rng(seed).choice(voters, _MOST_VOTERS, replace=False)
+    codes = train_codes[voters]
+    return lambda train, test: ranking.right_shares(
+        ops.take_rows(train, voters), codes, test, test_codes, N_VOTES
+    )

@@ -1,0 +1,234 @@
+"""Triplets from labels: triples of row numbers, never copies of rows.
+
+``"active"``
+    The paper's: random triplets that have a positive hinge loss under the Euclidean distance,
+    ‖x_i − x_k‖² − ‖x_i − x_j‖² < 1. Best for ranking.
+``"neighbors"``
+    The positive is among the nearest rows of the anchor's class, the negative among the nearest
+    rows of other classes. It looks only at the neighbourhood of each row, and so keeps what k-NN
+    classification needs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._arrays import ops, ranking
+from .._arrays.namespace import to_numpy
+from .._options import option
+from .._types import Array, Matrix
+from .._validation import warn
+from ._base import compact
+
+SAMPLERS = ("active", "neighbors")
+_N_NEIGHBORS = 10
+_MAX_REFERENCE_ROWS = 20_000
+_LISTED = 400_000
+_DRAWS_PER_TRIPLET = 50
+_MIN_DRAWS = 10_000
+_BATCH = 2**16  # candidates at once: some megabytes
+ALL_PAIRS_ROWS = 1500  # rows up to which all their distances take a few milliseconds
+
+
+def n_triplets_option() -> Any:
+    """How many triplets to sample."""
+    return option("int", default=100_000, help="How many triplets to sample from labels.", low=1)
+
+
+def sampler_option() -> Any:
+    """How to sample triplets."""
+    return option(
+        "str",
+        default="active",
+        help='How to sample them: "active" is the paper\'s and ranks best, "neighbors" protects '
+        "k-NN accuracy. See `dualmetric.supervision.sampling`.",
+        choices=SAMPLERS,
+        flag="active ranks best, neighbors protects k-NN accuracy.",
+    )
+
+
+def _index_dtype(n_rows: int) -> type[np.signedinteger]:
+    return np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
+
+
+def sample_triplets(
+    X: Matrix,
+    y: Array,
+    n_triplets: int,
+    sampler: str,
+    rng: np.random.Generator,
+    *,
+    margin: float = 1.0,
+) -> Array:
+    """Sample distinct triplets from labels: an array of shape (n, 3).
+
+    At most ``n_triplets`` are drawn. "neighbors" may give fewer; where "active" finds fewer, those
+    found are returned with a warning. Active is ‖x_i − x_k‖² − ‖x_i − x_j‖² < margin.
+    """
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; got {sampler!r}")
+    classes = _Classes(y)
+    if sampler == "neighbors":
+        found = _neighbor_triplets(X, classes, n_triplets, rng)
+    else:
+        found = _active_triplets(X, classes, n_triplets, margin, rng)
+    return compact(found, X.shape[0])
+
+
+class _Classes:
+    """Rows sorted by class, so that drawing from a class or from its complement is arithmetic."""
+
+    def __init__(self, y: Array) -> None:
+        names, label = np.unique(y, return_inverse=True)
+        dtype = _index_dtype(len(label))
+        self.label = label.astype(dtype)
+        self.size = np.bincount(label)
+        if len(names) < 2:
+            raise ValueError(
+                f"y has one class only ({names[:1].tolist()[0]!r}): triplets need rows of at least "
+                "two classes"
+            )
+        if self.size.max() < 2:
+            raise ValueError(
+                "every class in y has one row only: a triplet needs two rows of one class and one "
+                "of another"
+            )
+        self.order = np.argsort(self.label, kind="stable").astype(dtype)
+        self.start = np.cumsum(self.size) - self.size
+        self.place = np.empty(len(label), dtype=dtype)
+        self.place[self.order] = np.arange(len(label), dtype=dtype)
+        self.anchors = np.flatnonzero(self.size[self.label] > 1).astype(dtype)
+
+    def count(self) -> int:
+        """Return the number of distinct triplets, exactly."""
+        n = len(self.label)
+        return sum(int(s) * (int(s) - 1) * (n - int(s)) for s in self.size)
+
+    def build(self, anchor: Array, positive: Array, negative: Array) -> Array:
+        """Turn the ranks of positive and negative among their candidates into row numbers."""
+        label = self.label[anchor]
+        start, size = self.start[label], self.size[label]
+        own = self.place[anchor] - start
+        j = self.order[start + positive + (positive >= own)]
+        k = self.order[np.where(negative < start, negative, negative + size)]
+        return np.column_stack([anchor, j, k])
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Draw random triplets: anchor, then positive, then negative, each uniform."""
+
+        def below(limits: Array) -> Array:
+            # several times as fast as rng.integers(limits), and uniform to 53 bits
+            return (rng.random(size) * limits).astype(np.int64)
+
+        anchor = self.anchors[rng.integers(len(self.anchors), size=size)]
+        same = self.size[self.label[anchor]]
+        return self.build(anchor, below(same - 1), below(len(self.label) - same))
+
+    def all(self) -> Array:
+        """Return every triplet there is; for small data."""
+        parts = []
+        for label in np.flatnonzero(self.size > 1):
+            same = int(self.size[label])
+            rows = self.order[self.start[label] : self.start[label] + same]
+            ranks = np.indices((same, same - 1, len(self.label) - same)).reshape(3, -1)
+            parts.append(self.build(rows[ranks[0]], ranks[1], ranks[2]))
+        return np.concatenate(parts)
+
+
+def _distinct(index: Array, n_rows: int) -> Array:
+    """Drop repeated triples, keeping the first of each, in order."""
+    if len(index) == 0:
+        return index
+    pair = index[:, 0].astype(np.int64) * n_rows + index[:, 1]
+    if n_rows < 2**21:  # a triple fits into 64 bits: mostly there is no repetition, soon seen
+        keys = np.sort(pair * n_rows + index[:, 2])
+        if (keys[1:] != keys[:-1]).all():
+            return index
+    order = np.lexsort((index[:, 2], pair))
+    changes = (np.diff(pair[order]) != 0) | (np.diff(index[order, 2]) != 0)
+    first = order[np.concatenate([[True], changes])]
+    return index[np.sort(first)]
+
+
+def _margins(X: Matrix) -> Callable[[Array], Array]:
+    """A function that gives ‖x_i − x_k‖² − ‖x_i − x_j‖² for triples of row numbers (i, j, k)."""
+    n = X.shape[0]
+    if n > ALL_PAIRS_ROWS:
+        return lambda index: ops.margins(X, np.ascontiguousarray(index[:, [0, 1, 0, 2]]))
+    # few rows: the same pairs come again and again
+    every = np.concatenate([to_numpy(part) for _, part in ops.sq_distance_blocks(X)])
+
+    def look_up(index: Array) -> Array:
+        anchor, positive, negative = index.T
+        return every[anchor, negative] - every[anchor, positive]
+
+    return look_up
+
+
+def most_listed(n_triplets: int) -> int:
+    """Triplets up to which all are listed, rather than some drawn, to find as many as wanted."""
+    return max(2 * n_triplets, min(20 * n_triplets, _LISTED))
+
+
+def _active_triplets(
+    X: Matrix, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
+) -> Array:
+    n = X.shape[0]
+    compare = _margins(X)
+    if classes.count() <= most_listed(n_triplets):
+        candidates = rng.permutation(classes.all())  # before they are compared: see below
+        found = candidates[compare(candidates) < margin][:n_triplets]
+    else:
+        found = np.empty((0, 3), dtype=_index_dtype(n))
+        drawn = 0
+        most = max(_DRAWS_PER_TRIPLET * n_triplets, _MIN_DRAWS)
+        # batches of one size: were it to follow from what was found, one comparison that rounding
+        # decides would change all draws after it
+        batch = min(_BATCH, max(2 * n_triplets, _MIN_DRAWS))
+        while len(found) < n_triplets and drawn < most:
+            parts = [found]
+            while sum(map(len, parts)) < n_triplets and drawn < most:
+                candidates = classes.draw(batch, rng)
+                parts.append(candidates[compare(candidates) < margin])
+                drawn += batch
+            found = _distinct(np.concatenate(parts), n)[:n_triplets]
+    if len(found) == 0:
+        warn(
+            "no active triplet was found: the Euclidean distance ranks every row sampled of the "
+            f"same class before all others, by more than {margin:g}. Learning from nearest "
+            "neighbours instead; sampler='neighbors' silences this.",
+        )
+        return _neighbor_triplets(X, classes, n_triplets, rng)
+    if len(found) < n_triplets:
+        warn(
+            f"{len(found):,} active triplets were found where {n_triplets:,} were asked for: "
+            "learning from those",
+        )
+    return found
+
+
+def _neighbor_triplets(
+    X: Matrix, classes: _Classes, n_triplets: int, rng: np.random.Generator
+) -> Array:
+    """Pair each of a row's nearest positives with each of its nearest negatives.
+
+    Anchors and neighbours come from at most 20,000 randomly chosen rows, which bounds the work.
+    """
+    n = X.shape[0]
+    rows = np.arange(n)
+    if n > _MAX_REFERENCE_ROWS:
+        rows = np.sort(rng.choice(n, size=_MAX_REFERENCE_ROWS, replace=False))
+        X = ops.take_rows(X, rows)
+    same, other = ranking.class_neighbors(X, classes.label[rows], _N_NEIGHBORS)
+    anchor = np.repeat(np.arange(len(rows)), _N_NEIGHBORS**2)
+    positive = np.repeat(same, _N_NEIGHBORS, axis=1).ravel()
+    negative = np.tile(other, (1, _N_NEIGHBORS)).ravel()
+    possible = np.flatnonzero((positive >= 0) & (negative >= 0))
+    if len(possible) == 0:  # only where the 20,000 rows hold no two of one class
+        raise ValueError(
+            "sampler='neighbors' found no two rows of one class among the rows it looked at; use "
+            "sampler='active'"
+        )
+    chosen = np.sort(rng.permutation(possible)[:n_triplets])
+    return rows[np.column_stack([anchor[chosen], positive[chosen], negative[chosen]])]

@@ -1,0 +1,108 @@
+"""tf-idf: weights for counts of words, by which rare words count and long texts do not win.
+
+A count tf of feature f becomes (1 + log tf)·idf_f, and rows are then scaled to length one. With n
+training rows, of which df_f hold the feature, idf_f = log((1 + n)/(1 + df_f)) + 1. Both are what
+scikit-learn's ``TfidfTransformer(sublinear_tf=True)`` computes.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ._arrays import ops
+from ._arrays.namespace import require_host
+from ._rows import open_rows
+from ._types import Array, Matrix
+
+
+def fit_idf(X: Any) -> Array:
+    """Weigh each feature by how few rows hold it.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, row source} of shape (n_samples, n_features)
+        Counts. A memory map, or another source of rows, is read a block at a time.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        log((1 + n)/(1 + df)) + 1 in float64: 1 for a feature that every row holds, and the most for
+        one that no row does.
+
+    Examples
+    --------
+    >>> from dualmetric.tfidf import fit_idf
+    >>> fit_idf([[3, 0], [1, 0], [2, 5]]).round(3)
+    array([1.   , 1.693])
+    """
+    rows, _ = open_rows(X)
+    frequency = rows.reduce(lambda block, _: _document_frequency(block), np.add)
+    return np.log((1 + rows.shape[0]) / (1 + frequency)) + 1
+
+
+def tfidf(X: Any, idf: Any) -> Matrix:
+    """Weigh counts: (1 + log tf)·idf for each that is not zero, then rows of length one.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Counts: none is negative, nor between 0 and 1.
+    idf : array-like of shape (n_features,)
+        Weights of the features, as `fit_idf` gives them.
+
+    Returns
+    -------
+    {ndarray, CSR matrix} of shape (n_samples, n_features)
+        New rows, sparse if X is, in the precision of X (float64 for whole numbers). Rows of zeros
+        stay zero.
+
+    Examples
+    --------
+    >>> from dualmetric.tfidf import fit_idf, tfidf
+    >>> counts = [[3, 0], [1, 0], [2, 5]]
+    >>> tfidf(counts, fit_idf(counts)).round(3)
+    array([[1.   , 0.   ],
+           [1.   , 0.   ],
+           [0.358, 0.934]])
+    """
+    rows, weights = open_rows(X)[0].take(), np.asarray(idf, dtype=np.float64)
+    if weights.shape != (rows.shape[1],):
+        raise ValueError(
+            f"idf has shape {weights.shape}, but X has {rows.shape[1]} features: take it from rows "
+            "of the same width"
+        )
+    return weigh(rows, weights)
+
+
+def weigh(rows: Matrix, idf: Array) -> Matrix:
+    """Do what `tfidf` does to rows that have been checked: finite floats of the width of idf."""
+    require_host(rows, "tf-idf")
+    _check_counts(ops.stored_values(rows))
+    with np.errstate(over="ignore"):
+        rows = ops.map_nonzero(rows, lambda counts: 1 + np.log(counts), idf.astype(rows.dtype))
+    if not np.isfinite(ops.stored_values(rows)).all():
+        raise ValueError(
+            f"the idf weights are not finite in {rows.dtype}: take them from fit_idf"
+            + (", or pass float64" if rows.dtype == np.float32 else "")
+        )
+    return ops.unit_rows(rows)
+
+
+def _document_frequency(rows: Matrix) -> Array:
+    """In how many rows each feature is not zero."""
+    _check_counts(ops.stored_values(rows))
+    return ops.count_nonzero(rows)
+
+
+def _check_counts(values: Array) -> None:
+    """Refuse what cannot be a count: most often, rows that have been weighted already."""
+    if (values < 0).any():
+        found = "negative numbers"
+    elif ((values > 0) & (values < 1)).any():
+        found = "numbers between 0 and 1"
+    else:
+        return
+    raise ValueError(
+        f"tf-idf is for counts, and the rows hold {found}: pass raw counts, or do without tf-idf "
+        "where rows are weighted already"
+    )
