@@ -1,10 +1,10 @@
-"""Quality and speed of the core, each time beside something known, in one run.
+"""Quality and speed of the core, each beside something known, in one run.
 
     DUALMETRIC_DATA=... python benchmarks/core.py [PART ...]
 
 The parts are quality, fit, wide, parts, start, map, sampler and blocks; without arguments every
-part runs. Times are medians, taken in turns with what they are compared to; only the ratios carry
-over to other machines.
+part runs. Times are medians, taken in turns with what they are compared to; only the ratios mean
+something on other machines. `compare.py` compares two versions of the package.
 """
 
 from typing import Any
@@ -100,7 +100,7 @@ def _beside_limits(X: np.ndarray, y: np.ndarray, rank: int | None) -> dict[str, 
     model = DuRP(m, n_components=rank, max_epochs=epochs, random_state=0).fit(X, y)
     rng = np.random.default_rng(0)
     R = rng.standard_normal((X.shape[1], m)).astype(np.float32)
-    index = model.triplets_.index
+    index = model.comparisons_.index[:, [0, 1, 3]]
     kept = np.empty((1000, X.shape[1]), np.float32)
     Y, square = X.copy(), rng.standard_normal((1000, 1000)).astype(np.float32)
     gram = X.T @ X
@@ -149,11 +149,12 @@ def _beside_limits(X: np.ndarray, y: np.ndarray, rank: int | None) -> dict[str, 
 
 def _active_share(X: np.ndarray, y: np.ndarray) -> float:
     """Share of random triplets that are active: one over how many are compared for each found."""
-    from dualmetric import products, triplets
+    from dualmetric._arrays import ops
+    from dualmetric.problem import length_unit
+    from dualmetric.supervision.sampling import _Classes
 
-    drawn = triplets._Classes(y).draw(20_000, np.random.default_rng(0))
-    margin = products.mean_sq_distance(X) / 16  # as `scale` has it
-    return float((products.comparisons(X, drawn) < margin).mean())
+    drawn = _Classes(y).draw(20_000, np.random.default_rng(0))
+    return float((ops.margins(X, drawn[:, [0, 1, 0, 2]]) < length_unit(X) ** 2).mean())
 
 
 def start() -> Any:
@@ -236,24 +237,26 @@ def sampler() -> Any:
 
 
 def blocks() -> Any:
-    """DuOri's steps at 1,000 dimensions, one triplet at a time and in blocks; one thread."""
+    """DuOri's steps at 1,000 dimensions, one comparison at a time and in blocks; one thread."""
     from threadpoolctl import threadpool_limits
 
-    from dualmetric import _kernels, solver
+    from dualmetric import solver
+    from dualmetric._arrays import kernels
 
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((5000, 1000)).astype(np.float32)
-    index = rng.integers(5000, size=(2000, 3)).astype(np.int32)
+    index = rng.integers(5000, size=(2000, 4)).astype(np.int32)
+    shift, weight = np.zeros(2000), np.ones(2000)
 
     def steps(run: Any) -> None:
         beta, V = np.zeros(2000, np.float32), np.zeros((1000, 1000), np.float32)
-        run(Z, index, beta, V, 1e6, 0.0, False, 0.0, 1.0)
+        run(Z, index, shift, weight, beta, V, 1e6, 0.0, False, 0.0, 1.0)
 
-    steps(_kernels.dual_epoch)
+    steps(kernels.dual_epoch)
     with threadpool_limits(1):
         seconds = side_by_side(
             3,
-            one_by_one=lambda: steps(_kernels.dual_epoch),
+            one_by_one=lambda: steps(kernels.dual_epoch),
             blocks=lambda: steps(solver._blocked_epoch),
         )
     return _ratios(seconds, {"one_by_one": "blocks"})

@@ -122,9 +122,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     if given.part == "rows":
-        store("dask_rows", rows(given.n, given.folder, given.workers, given.repeats))
+        store("dask", "rows", rows(given.n, given.folder, given.workers, given.repeats))
     else:
-        store("dask_usps", usps(given.workers, given.repeats))
+        store("dask", "usps", usps(given.workers, given.repeats))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/device.py [tests] [same] [fit] [transform] [ranking] [duori]
 
 Without arguments every part runs. Needs a GPU with 80 GB for ``fit`` and ``transform``; DEVICE_ROWS
-in the environment sets another number of rows than 10,000,000. Results are of one device: its name
-is stored with them.
+in the environment sets another number of rows than 10,000,000. Results are those of one device: its
+name is stored with them.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from _common import store
+from _common import run_parts
 from dualmetric import DuOri, DuRP, mean_average_precision
 from dualmetric.evaluation import average_precisions
 
@@ -46,6 +46,7 @@ def seconds(work: Callable[[], Any], repeats: int = 5) -> float:
 def made_rows(n: int, d: int, weight: float = 0.3) -> tuple[Any, Any]:
     """Rows of classes about random centres, and their labels, made on the device."""
     t = torch()
+    t.cuda.empty_cache()
     draw = t.Generator(device="cuda").manual_seed(0)
     centres = t.randn((N_CLASSES, d), generator=draw, device="cuda")
     X = t.empty((n, d), device="cuda")
@@ -140,7 +141,7 @@ def ranking() -> Any:
     os.environ["OMP_NUM_THREADS"] = "2"  # what the package's own threads go by
     with threadpool_limits(2):
         average_precisions(host[:5000], labels[:5000])  # compiles
-        # what is paid once a call is left out of the time a query
+        # what is paid once per call is left out of the time per query
         times = {}
         for count in (2, few):
             begin = perf_counter()
@@ -195,16 +196,8 @@ PARTS = {
 def main() -> None:
     if not torch().cuda.is_available():
         sys.exit("benchmarks/device.py needs a GPU that PyTorch can use.")
-    names = sys.argv[1:] or list(PARTS)
-    if unknown := set(names) - set(PARTS):
-        sys.exit(f"unknown part {', '.join(unknown)}; known: {', '.join(PARTS)}")
     device = {"name": torch().cuda.get_device_name(), "torch": torch().__version__}
-    results: dict[str, Any] = {"device": device}
-    for name in names:
-        print(f"{name}: {PARTS[name].__doc__}", flush=True)
-        results[name] = PARTS[name]()
-        torch().cuda.empty_cache()
-        store("device", results)  # what is done is kept, should a later part fail
+    run_parts("device", PARTS, device=device)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def peer(path: str, optimizer: str) -> dict[str, Any]:
 
 def compare(name: str, standardised: bool, folder: str) -> dict[str, Any]:
     from dualmetric import LMNN
-    from dualmetric.learners.lmnn import _target_neighbors, lmnn_objective
+    from dualmetric.estimators.lmnn import _target_neighbors, lmnn_objective
 
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
@@ -141,32 +141,32 @@ def compare(name: str, standardised: bool, folder: str) -> dict[str, Any]:
             LMNN(n_neighbors=K, max_iter=max(steps, 1)).fit(X, y)
             row["ours_reaches_it_in"] = perf_counter() - begin
         rows[f"mlpack {optimizer}"] = row
-    return {"rows": len(X), "features": X.shape[1], "fits": rows}
+    return {"k": K, "push": 0.5, "rows": len(X), "features": X.shape[1], "fits": rows}
 
 
 def main() -> None:
     import tempfile
 
     warnings.simplefilter("ignore", ConvergenceWarning)
-    results: dict[str, Any] = {"k": K, "push": 0.5}
     try:
-        results["mlpack"] = version("mlpack")
+        mlpack = version("mlpack")
     except PackageNotFoundError:
         sys.exit("pip install mlpack")
-    results["large"] = json.loads(run_python(LARGE))
-    print("large:", results["large"])
+    large = json.loads(run_python(LARGE))
+    print("large:", large)
+    store("lmnn", "large", large, mlpack=mlpack)
     with tempfile.TemporaryDirectory() as folder:
         for name in SETS:
             for standardised in (False, True):
                 key = name + (", standardised" if standardised else "")
-                results[key] = compare(name, standardised, folder)
-                print(key, f"({results[key]['rows']} × {results[key]['features']})")
-                for fit, row in results[key]["fits"].items():
+                found = compare(name, standardised, folder)
+                store("lmnn", key, found, mlpack=mlpack)
+                print(key, f"({found['rows']} × {found['features']})")
+                for fit, row in found["fits"].items():
                     print(
                         f"  {fit:16}",
                         {k: v if k == "failed" else round(v, 4) for k, v in row.items()},
                     )
-    store("lmnn", results)
 
 
 if __name__ == "__main__":

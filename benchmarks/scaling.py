@@ -1,14 +1,13 @@
-"""What each stage costs a row, a triplet or a pair, and what follows for far more rows.
+"""What each stage costs per row, triplet or pair, and what follows for far more rows.
 
-    python benchmarks/scaling.py measure   # this machine: benchmarks/results/scaling.json
+    python benchmarks/scaling.py measure   # this machine: benchmarks/results/scaling.jsonl
     python benchmarks/scaling.py page      # docs/scaling.md, from that and two other results
 
-The other results are those of dask_scale.py (dask_rows.json) and device.py (device.json).
+The other results are those of dask_scale.py (dask.jsonl) and device.py (device.jsonl).
 
 The page holds only numbers from stored results, and arithmetic with them.
 """
 
-import json
 import re
 import sys
 import tempfile
@@ -18,14 +17,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from _common import RESULTS, side_by_side, store
-from dualmetric import DuRP, sources
+from _common import records, side_by_side, store
+from dualmetric import DuRP
+from dualmetric._rows import column_means, open_rows
 from dualmetric.evaluation import average_precisions
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 PATTERN = re.compile(r"(<!-- made by benchmarks/scaling.py -->\n).*?(<!-- end -->)", re.DOTALL)
 WIDTH, RANK, N_CLASSES = 768, 64, 50
-WIDE, ENTRIES = 1_000_000, 100  # of sparse rows: features, and numbers a row
+WIDE, ENTRIES = 1_000_000, 100  # of sparse rows: features, and numbers per row
+MAX_ROWS = 50_000  # the default of the estimators
 STAGES = ("sampling", "projection", "solving", "recovery")
 
 
@@ -54,7 +55,7 @@ def sparse_rows(n: int) -> tuple[sp.csr_matrix, np.ndarray]:
 
 def measure() -> Any:
     """Stages of fits from 50,000 rows, and what grows with the rows, on this machine."""
-    X, y = dense_rows(sources.LEARNING_ROWS)
+    X, y = dense_rows(MAX_ROWS)
     found: dict[str, Any] = {"dense": _fit(X, y), "sparse": _fit(*sparse_rows(len(y)))}
     model = DuRP(n_components=RANK, shrinkage=0.5, random_state=0).fit(X, y)
     Z = model.transform(X)
@@ -68,7 +69,7 @@ def measure() -> Any:
         average_precisions(Z[:2000], y[:2000])
         seconds = side_by_side(
             5,
-            reading=lambda: sources.column_means(mapped),
+            reading=lambda: column_means(open_rows(mapped)[0]),
             transform=lambda: model.transform(X),
             sparse_transform=lambda: sparse.transform(wide),
             evaluation=lambda: average_precisions(Z, y, queries=queries),
@@ -94,32 +95,33 @@ def _fit(X: Any, y: np.ndarray) -> dict[str, float]:
 
 def page() -> None:
     """Fill in the part of docs/scaling.md between its marks."""
-    here, dask, device, usps = (
-        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for name in ("scaling", "dask_rows", "device", "dask_usps")
-    )
-    made = "\n\n".join(
-        [
-            _measured_on(here, dask, device),
-            _reached(dask["results"], usps["results"], device["results"]),
-            _costs(here["results"], dask["results"], device["results"]),
-            _predictions(here["results"], dask["results"], device["results"]),
-        ]
-    )
-    text = PAGE.read_text(encoding="utf-8")
+    text, made = PAGE.read_text(encoding="utf-8"), section()
     if not PATTERN.search(text):
         raise SystemExit(f"{PAGE} has no marks <!-- made by benchmarks/scaling.py --> and end")
     PAGE.write_text(PATTERN.sub(lambda m: f"{m[1]}\n{made}\n\n{m[2]}", text), encoding="utf-8")
     print(f"wrote {PAGE.name}")
 
 
-def _measured_on(here: Any, dask: Any, device: Any) -> str:
-    cores, found = here["environment"]["cores"], dask["results"]
+def section() -> str:
+    """The part of the page that comes from stored results."""
+    here, dask, gpu = records("scaling")["stages"], records("dask"), records("device")
+    rows, device = dask["rows"]["results"], {part: gpu[part]["results"] for part in gpu}
+    return "\n\n".join(
+        [
+            _measured_on(here["environment"]["cores"], rows, device, gpu["fit"]["environment"]),
+            _reached(rows, dask["usps"]["results"], device),
+            _costs(here["results"], rows, device),
+            _predictions(here["results"], rows, device),
+        ]
+    )
+
+
+def _measured_on(cores: int, found: Any, device: Any, environment: Any) -> str:
     return (
         f"Measured on: one machine with {cores} cores; a local cluster of {found['workers']} "
         f"workers of one thread on the same machine, {found['rows']:,} × {WIDTH} float32 "
-        f"({found['gb']:.0f} GB) in Zarr on its disk; one {device['results']['device']['name']}, "
-        f"{device['results']['fit']['rows']:,} × {WIDTH} on it. Fits are of DuRP, whitened, rank "
+        f"({found['gb']:.0f} GB) in Zarr on its disk; one {environment['device']['name']}, "
+        f"{device['fit']['rows']:,} × {WIDTH} on it. Fits are of DuRP, whitened, rank "
         f"{RANK}, with 100,000 triplets and ten projections."
     )
 
@@ -169,7 +171,7 @@ def _costs(here: Any, dask: Any, device: Any) -> str:
     for stage, unit in zip(
         STAGES, ("triplets", "chosen rows", "triplets", "chosen rows"), strict=True
     ):
-        count = 100_000 if unit == "triplets" else sources.LEARNING_ROWS
+        count = 100_000 if unit == "triplets" else MAX_ROWS
         cells = [_time(found[stage] / count) for found in (here["dense"], fit)]
         lines.append(f"| {stage} | {unit} | {cells[0]} | as one machine | {cells[1]} |")
     lines += [
@@ -191,7 +193,7 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
     on_device = device["fit"]["fit"]["seconds"], device["transform"]["transform"]
     on_it = device["fit"]["rows"]
     a_row = on_device[1] / device["transform"]["rows"]
-    rate = WIDTH * 4 / reading  # bytes a second
+    rate = WIDTH * 4 / reading  # bytes per second
     wide_bytes = ENTRIES * 8
     wide_reading = wide_bytes / rate
     wide_mapping = wide_reading + here["per_row"]["sparse_transform"] / dask["workers"]
@@ -210,7 +212,7 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         )
     n = 10**9
     lines.append(
-        f"| 10⁹ × 10⁶, {ENTRIES} numbers a row | {_time(n * wide_reading + learn['sparse'])} | "
+        f"| 10⁹ × 10⁶, {ENTRIES} numbers per row | {_time(n * wide_reading + learn['sparse'])} | "
         f"{_time(n * wide_mapping)} | {_time(n * wide_reading / 100 + learn['sparse'])} | "
         f"{_time(n * wide_mapping / 100)} | – | – |"
     )
@@ -221,14 +223,13 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         f"many of them); a transform is n × {_time(mapping)}. Sparse rows take {wide_bytes} bytes "
         f"each, read at the same {rate / 1e9:.2f} GB/s, and {_time(wide_mapping - wide_reading)} "
         "of work in a transform. A hundred machines share the pass and nothing else.\n\n"
-        "What is assumed: that disks and files of more rows are read as fast, a machine, as "
-        f"{dask['gb']:.0f} GB were here, just written and perhaps still in part in the cache of "
-        "the system; that a hundred machines each read their own part, and "
-        f"labels (8 bytes a row: 8 GB for 10⁹) and the {sources.LEARNING_ROWS:,} chosen rows reach "
-        "the one that learns; that on the GPU rows are there already, and those to be transformed "
-        "come in parts that fit (10⁷ × 768 are 31 GB): how they get there was not measured, and a "
-        "fit takes one array. Nothing above "
-        f"{max(rows, device['fit']['rows']):,} rows was run."
+        "Assumptions: each machine reads files of more rows as fast as the "
+        f"{dask['gb']:.0f} GB here, which had just been written and were perhaps still in part in "
+        "the system's cache. A hundred machines each read their own part, and the labels (8 bytes "
+        f"per row: 8 GB for 10⁹) and the {MAX_ROWS:,} chosen rows reach the one that learns. On "
+        "the GPU the rows are there already, and those to be transformed come in parts that fit "
+        "(10⁷ × 768 are 31 GB): how they get there was not measured, and a fit takes one array. "
+        f"Nothing above {max(rows, device['fit']['rows']):,} rows was run."
     )
 
 
@@ -252,8 +253,8 @@ def _time(seconds: float) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["measure"]:
-        store("scaling", measure())
+        store("scaling", "stages", measure())
     elif sys.argv[1:] == ["page"]:
         page()
     else:
-        sys.exit("say measure or page")
+        sys.exit("usage: scaling.py measure, or scaling.py page")

@@ -3,24 +3,18 @@
 python benchmarks/tables.py
 """
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from _common import RESULTS
+from _common import results
 
 README = Path(__file__).parent.parent / "README.md"
 
 
-def results(name: str) -> Any:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["results"]
-
-
 def usps() -> str:
-    table = results("core_quality")
+    table = results("core", "quality")
     lines = ["| usps, the paper's setting | mAP % | paper |", "|---|---|---|"]
     for name, row in table.items():
         values = 100 * np.array(row["map"])
@@ -30,7 +24,7 @@ def usps() -> str:
 
 
 def text() -> str:
-    table = results("wide_text")
+    table = results("wide", "text")
     lines = [
         "| 20 Newsgroups by date, 58,091 words | mAP % | 5-NN % | fit, × TruncatedSVD(50) |",
         "|---|---|---|---|",
@@ -51,20 +45,20 @@ def text() -> str:
 
 
 def words() -> str:
-    found = results("wide_words")
+    found = results("wide", "words")
     directions = "\n".join("    " + ", ".join(words) for words in found["directions"])
     explanation = "\n".join("    " + line for line in found["explanation"].split("\n"))
     return (
-        "The metric learned there speaks in words. The leading words of its first directions "
-        "(`metric.top_features(k, vocabulary)`):\n\n" + directions + "\n\nand why a message on "
-        "hockey is far from one on space (`metric.explain(a, b, vocabulary)`):\n\n" + explanation
+        "What this metric looks at can be read. The leading words of its first directions "
+        "(`metric.top_features(k, vocabulary)`):\n\n" + directions + "\n\nand why a message about "
+        "hockey is far from one about space (`metric.explain(a, b, vocabulary)`):\n\n" + explanation
     )
 
 
 def speed() -> str:
-    fit, wide = results("core_fit")["ratios"], results("core_wide")["ratios"]
-    lda, ranking = fit["durp_scaled/lda"], results("core_map")["ratios"]["ours/argsort"]
-    made, mapped = results("wide_made")["runs"][-1], results("wide_memmap")
+    fit, wide = results("core", "fit")["ratios"], results("core", "wide")["ratios"]
+    lda, ranking = fit["durp_scaled/lda"], results("core", "map")["ratios"]["ours/argsort"]
+    made, mapped = results("wide", "made")["runs"][-1], results("wide", "memmap")
     return "\n".join(
         [
             f"- A DuRP fit on usps takes {lda:.1f} × scikit-learn's LDA; DuOri takes "
@@ -79,8 +73,13 @@ def speed() -> str:
     )
 
 
+def section() -> str:
+    """The part of the README that comes from stored results."""
+    return "\n\n".join([text(), words(), usps(), speed()])
+
+
 def main() -> None:
-    parts = "\n\n".join([text(), words(), usps(), speed()])
+    parts = section()
     content = README.read_text(encoding="utf-8")
     pattern = r"(<!-- made by benchmarks/tables.py[^\n]*\n).*?(<!-- end -->)"
     content = re.sub(pattern, lambda m: f"{m[1]}\n{parts}\n\n{m[2]}", content, flags=re.S)

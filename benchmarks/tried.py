@@ -1,4 +1,4 @@
-"""Ideas beyond the library's methods, tried on labelled sets: what each changes.
+"""Ideas beyond the library's methods, tried on labelled sets: what each of them changes.
 
     DUALMETRIC_DATA=... python benchmarks/tried.py [SET ...]
 
@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy.linalg import eigh
 
 from _common import load_split, store
-from dualmetric import Metric, knn_accuracy, mean_average_precision, products, spaces
+from dualmetric import Metric, knn_accuracy, mean_average_precision, spaces
+from dualmetric._arrays import ops
 from dualmetric.losses import get_loss
-from dualmetric.recovery import positive_part, stretches
+from dualmetric.problem import length_unit
+from dualmetric.recovery import Directions, graph_matrix, positive_part, weighted_graph
+from dualmetric.scatter import Scatter, scatter_of, within_classes
 from dualmetric.solver import solve_dual
-from dualmetric.triplets import Triplets, sample_triplets
-from dualmetric.whitening import ExplicitScatter, within_classes
+from dualmetric.supervision import Comparisons
+from dualmetric.supervision.sampling import sample_triplets
 
 SETS = ("usps", "isolet1", "20news_use512", "caltech101_top30_bovw", "fashion_mnist_13k")
 N_TRIPLETS = 100_000
@@ -40,7 +42,7 @@ class Setting:
     loss: str = "hinge"
     n_projections: int = 1  # whose duals are averaged
     rounds: int = 1  # after the first, triplets are those active under the metric so far
-    balanced: bool = False  # as many triplets for each class
+    balanced: bool = False  # the same number of triplets for each class
     sampler: str = "active"
     pull: float = 0.0  # c of a regulariser towards c·I
 
@@ -50,7 +52,7 @@ BEST = Setting(m=50, shrinkage=0.1, power=0.0, flat=True, distance="cosine")
 IDEAS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "averaging 4 projections": {"n_projections": 4},
-    "triplets anew under the metric": {"rounds": 2},
+    "triplets sampled again under the metric": {"rounds": 2},
     "balanced classes": {"balanced": True},
     "smoothed hinge": {"loss": "smoothed_hinge"},
     "squared hinge": {"loss": "squared_hinge"},
@@ -68,95 +70,83 @@ def learn(X: np.ndarray, y: np.ndarray, how: Setting, seed: int) -> Metric:
     d = X.shape[1]
     scatter = None
     if how.shrinkage < 1.0:
-        scatter = ExplicitScatter.of_rows(X, within_classes(X, y), how.shrinkage, d)
+        scatter = scatter_of(X, within_classes(X, y), how.shrinkage, d)
     chosen = _triplets(X, y, how, rng)
     for done in range(how.rounds):
         weight, unit = _weights(X, chosen, how, scatter, rng)
         factor = _factor(X, chosen, weight, unit, scatter, how, len(np.unique(y)) - 1)
         if done + 1 < how.rounds:
             more = _triplets(X @ factor, y, how, rng)
-            chosen = Triplets(np.concatenate([chosen.index, more.index]))
+            chosen = np.concatenate([chosen, more])
     centre = X.mean(axis=0) @ factor if how.distance == "cosine" else None
     return Metric(factor, centre=centre, distance=how.distance)
 
 
-def _triplets(X: np.ndarray, y: np.ndarray, how: Setting, rng: np.random.Generator) -> Triplets:
+def _triplets(X: np.ndarray, y: np.ndarray, how: Setting, rng: np.random.Generator) -> np.ndarray:
     wanted = N_TRIPLETS // how.rounds
-    margin = products.mean_sq_distance(X) / 16
+    margin = length_unit(X) ** 2
     if not how.balanced:
         return sample_triplets(X, y, wanted, how.sampler, rng, margin=margin)
-    many = sample_triplets(X, y, 4 * wanted, how.sampler, rng, margin=margin).index
+    many = sample_triplets(X, y, 4 * wanted, how.sampler, rng, margin=margin)
     label = y[many[:, 0]]
     order = np.argsort(label, kind="stable")
     sizes = np.bincount(label)
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return Triplets(many[order[place < wanted // np.count_nonzero(sizes)]])
+    return many[order[place < wanted // np.count_nonzero(sizes)]]
 
 
 def _weights(
     X: np.ndarray,
-    triplets: Triplets,
+    triplets: np.ndarray,
     how: Setting,
-    scatter: ExplicitScatter | None,
+    scatter: Scatter | None,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
     """β of each triplet, and the length that counts as one."""
     found = []
+    comparisons = Comparisons.of_triplets(triplets)
+    start = None
     for _ in range(how.n_projections):
         Z, _ = spaces.random_projection(X, how.m, rng, scatter)
-        unit = np.sqrt(products.mean_sq_distance(X if scatter is None else Z)) / 4
+        unit = length_unit(X if scatter is None else Z)
         Z = Z / np.float32(unit)
-        if how.pull:
-            gain = how.pull * products.comparisons(Z, triplets.index)
-            found.append(_pulled(Z, triplets.index, gain, rng))
-        else:
-            reg = 1.0 / len(triplets)
-            found.append(solve_dual(Z, triplets, get_loss(how.loss), reg=reg, rng=rng).beta)
+        if how.pull:  # what c·I gives each triplet lowers its target; every epoch is SDCA
+            Z, start = Z.astype(np.float64), np.zeros(len(triplets))
+            gain = how.pull * ops.margins(Z, comparisons.index)
+            comparisons = Comparisons(comparisons.index, 1.0 - gain, comparisons.weight)
+        solution = solve_dual(
+            Z,
+            comparisons,
+            get_loss(how.loss),
+            reg=1.0 / len(triplets),
+            rng=rng,
+            warm_start=start,
+        )
+        found.append(solution.beta)
     return np.mean(found, axis=0), float(unit)
-
-
-def _pulled(Z: np.ndarray, index: np.ndarray, gain: np.ndarray, rng: Any) -> np.ndarray:
-    """Duals of the hinge with a margin that M = c·I gives each triplet for nothing."""
-    beta, V = np.zeros(len(index)), np.zeros((Z.shape[1], Z.shape[1]))
-    for _ in range(3):
-        _pulled_epoch(Z.astype(np.float64), index, gain, rng.permutation(len(index)), beta, V)
-    return beta
-
-
-@njit(cache=False)
-def _pulled_epoch(Z, index, gain, order, beta, V):
-    for t in order:
-        i, j, k = index[t]
-        u, v = Z[j] - Z[k], 2 * Z[i] - Z[j] - Z[k]
-        size = 0.5 * ((u @ u) * (v @ v) + (u @ v) ** 2)
-        if size > 0.0:
-            new = beta[t] + (1.0 - gain[t] - u @ (V @ v)) / size  # λN = 1
-            new = min(max(new, 0.0), 1.0)
-            V += 0.5 * (new - beta[t]) * (np.outer(u, v) + np.outer(v, u))
-            beta[t] = new
 
 
 def _factor(
     X: np.ndarray,
-    triplets: Triplets,
+    triplets: np.ndarray,
     beta: np.ndarray,
     unit: float,
-    scatter: ExplicitScatter | None,
+    scatter: Scatter | None,
     how: Setting,
     rank: int,
 ) -> np.ndarray:
-    """L of the positive part, all of it or as many directions as classes less one."""
-    scaled = (beta / unit**2).astype(np.float32)
-    A = products.pair_matrix(X, products.pair_graph(triplets.index, scaled, len(X)))
+    """L of the positive part: all of it, or one direction fewer than there are classes."""
+    index = Comparisons.of_triplets(triplets).index
+    A = graph_matrix(X, weighted_graph(index, beta / unit**2, X))
     S = None if scatter is None else scatter.matrix
     if how.pull:
         A = np.tril(A) + how.pull * (np.eye(len(A), dtype=A.dtype) if S is None else np.tril(S))
         values, vectors = eigh(A, S)
         keep = values > 0
-        values, vectors = values[keep][::-1], vectors[:, keep][:, ::-1]
+        found = Directions(values[keep][::-1], vectors[:, keep][:, ::-1], 0.0)
     else:
-        values, vectors = positive_part(A, rank if how.flat else None, S)
-    return np.ascontiguousarray(vectors * stretches(values, how.power).astype(np.float32) / unit)
+        found = positive_part(A, rank if how.flat else None, S)
+    return np.ascontiguousarray(found.factor(how.power) / np.float32(unit))
 
 
 def scores(name: str) -> dict[str, Any]:
@@ -183,4 +173,4 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     chosen = sys.argv[1:] or list(SETS)
     for name in chosen:
-        store(f"tried_{name}", scores(name))
+        store("tried", name, scores(name))

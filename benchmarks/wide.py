@@ -136,7 +136,7 @@ print(json.dumps({{"rows": n, "seconds": seconds, "peak_gb": peak / 1e6, "before
 
 
 def made() -> Any:
-    """Made sparse rows × 1,000,000 features, 100 entries a row, 100 classes: rank 50."""
+    """Made sparse rows × 1,000,000 features, 100 entries per row, 100 classes: rank 50."""
     results = [json.loads(run_python(_MADE.format(n=n))) for n in (100_000, 300_000, 1_000_000)]
     for result in results:
         print("  ", result)

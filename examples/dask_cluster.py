@@ -1,8 +1,9 @@
-"""Rows in partitions: learn from some, then map and judge all where they lie.
+"""Rows in partitions: learn from some, then transform and score all of them where they are.
 
-Made vectors of 100 classes, which are made when they are read; ``dask.array.from_zarr``, or a Dask
-DataFrame of Parquet files with ``fit(frame, "label")``, would come in their place. The cluster is a
-local one, where ``Client("tcp://scheduler:8786")`` would be another.
+The rows are vectors of 100 classes that are made when they are read. In practice they would come
+from ``dask.array.from_zarr``, or from a Dask DataFrame of Parquet files with
+``fit(frame, "label")``. The cluster is a local one; ``Client("tcp://scheduler:8786")`` connects to
+another.
 """
 
 import dask.array as da
@@ -15,7 +16,7 @@ N_ROWS, N_CLASSES, N_FEATURES, HEIGHT = 10_000, 100, 128, 500
 
 
 def made_block(block_info=None):
-    """Noise, and a centre for each class that moves 16 of the numbers."""
+    """Noise, and a centre for each class that shifts 16 of the numbers."""
     (start, stop), _ = block_info[None]["array-location"]
     rng = np.random.default_rng(start)
     rows = rng.standard_normal((stop - start, N_FEATURES), dtype=np.float32)
@@ -25,7 +26,7 @@ def made_block(block_info=None):
 
 
 def main():
-    """Learn, transform and score on the cluster that is there."""
+    """Learn, transform and score on the current cluster."""
     chunks = ((HEIGHT,) * (N_ROWS // HEIGHT), (N_FEATURES,))
     X = da.map_blocks(made_block, chunks=chunks, dtype=np.float32)
     y = np.arange(N_ROWS) % N_CLASSES

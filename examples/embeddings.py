@@ -1,8 +1,8 @@
 """Embeddings: learn on some classes, search among others that were never seen.
 
-20 Newsgroups through a frozen sentence encoder (512 numbers a message) where it is in
-DUALMETRIC_DATA; otherwise made vectors, in which classes differ in 16 of 256 directions only, the
-same for all classes: the case in which a metric helps with new ones.
+The data are 20 Newsgroups through a frozen sentence encoder (512 numbers per message) if they are
+in DUALMETRIC_DATA. Otherwise they are made vectors, in which classes differ in 16 of 256 directions
+only, the same for all classes: the case in which a metric helps with new ones.
 """
 
 import numpy as np

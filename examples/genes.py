@@ -1,7 +1,8 @@
 """Gene expression: a hundred rows, thousands of features.
 
-The su set (102 tissue samples, 5,565 genes) where it is in DUALMETRIC_DATA; otherwise made samples
-of four tissues, in which 40 of 5,000 genes differ and a batch effect moves 2,000 of them.
+The data are the su set (102 tissue samples, 5,565 genes) if it is in DUALMETRIC_DATA. Otherwise
+they are made samples of four tissues: 40 of 5,000 genes differ between tissues, and a batch effect
+shifts 2,000 genes.
 """
 
 import time
@@ -10,8 +11,8 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from dualmetric import DuRP
-from dualmetric.comparison import compare
 from dualmetric.datasets import Dataset, available, load_dataset
+from dualmetric.side_by_side import compare
 
 
 def made_samples():
@@ -31,7 +32,7 @@ data = load_dataset("su") if available("su") else made_samples()
 print(f"{data.name}: {len(data.X_train)} samples to learn from, {data.X_train.shape[1]:,} genes")
 
 settings = {"n_projections": 50, "n_triplets": 5000, "distance": "cosine", "random_state": 0}
-DuRP(**settings).fit(data.X_train, data.y_train)  # compiles, once a machine
+DuRP(**settings).fit(data.X_train, data.y_train)  # compiles, once per machine
 begin = time.perf_counter()
 model = DuRP(**settings).fit(data.X_train, data.y_train)
 seconds = time.perf_counter() - begin

@@ -1,6 +1,7 @@
 """Images: pixels as features, beside linear discriminant analysis.
 
-usps (16 × 16 pixels) where it is in DUALMETRIC_DATA; otherwise scikit-learn's digits (8 × 8).
+The data are usps (16 × 16 pixels) if it is in DUALMETRIC_DATA, otherwise scikit-learn's digits
+(8 × 8).
 """
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -23,7 +24,7 @@ methods = {
         n_projections=50, shrinkage=0.3, sampler="neighbors", distance="cosine", random_state=1
     ),
     "DuRP, lifted": DuRP(
-        lift="rbf",  # not linear in the pixels any more
+        lift="rbf",  # no longer linear in the pixels
         shrinkage=0.03,
         n_components=9,
         power=0.0,

@@ -1,7 +1,7 @@
-"""Text: learn from labelled documents which words matter, on raw counts of words.
+"""Text: learn from labelled documents which words matter, on raw word counts.
 
-With DUALMETRIC_DATA set, the messages of 20 Newsgroups (58,091 words); otherwise short made
-documents, whose words are drawn at random: a few of their topic, most of no topic.
+With DUALMETRIC_DATA set, the data are the messages of 20 Newsgroups (58,091 words). Otherwise they
+are short made documents, whose words are drawn at random: a few from their topic, most from none.
 """
 
 import os
@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
 
 from dualmetric import DuRP
-from dualmetric.comparison import compare
-from dualmetric.rowfiles import read_rows
-from dualmetric.weighting import fit_idf, tfidf
+from dualmetric.io import read_rows
+from dualmetric.side_by_side import compare
+from dualmetric.tfidf import fit_idf, tfidf
 
 TOPICS = {
     "hockey": "goalie puck ice playoff team season coach referee league penalty arena skate",
@@ -55,7 +55,7 @@ print(f"{name}: {X.shape[0]:,} documents, {X.shape[1]:,} words")
 idf = fit_idf(X[train])  # rare words count more
 model = DuRP(n_components=20, shrinkage=0.84, distance="cosine", random_state=0)
 model.fit(tfidf(X[train], idf), y[train])
-metric = model.metric_.with_idf(idf)  # from here on, it takes raw counts
+metric = model.metric_.with_idf(idf)  # from here on, the metric takes raw counts
 
 for distance, scores in compare(metric, X[test], y[test], X[train], y[train]).items():
     print(f"{distance:>9}: mAP {scores.map:.3f}, 5-NN {scores.knn:.3f}")

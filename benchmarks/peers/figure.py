@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dualmetric._files import write_atomically
+from dualmetric.io.atomic import write_atomically
 
 from .summary import Problem, Result
 
@@ -18,7 +18,7 @@ TITLES = {
     "digits": "digits: 64 pixels",
 }
 OURS, PEERS, INK, GRID, QUIET = "#c2410c", "#94a3b8", "#1f2937", "#e5e7eb", "#64748b"
-OURS_SHOWN = ("DuRP", "DuRP, whitened, flat", "DuRPCV")
+OURS_SHOWN = ("DuRP", "DuRP, whitened, flat", "MetricCV")
 PEERS_LEFT_OUT = ("PCA, whitened", "TruncatedSVD")  # beside PCA, there is no room for them
 FASTEST = 1e-3  # plain rows, with nothing to learn, are drawn at the edge
 

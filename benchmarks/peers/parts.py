@@ -1,25 +1,15 @@
 """Sections of the page that come from other stored results: parts of a fit, and ideas tried."""
 
-import json
-from typing import Any
-
-from .store import RESULTS
-
-FOLDER = RESULTS.parent
-
-
-def _stored(name: str) -> Any:
-    path = FOLDER / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else None
+from benchmarks._common import records
 
 
 def limits() -> str:
     """Each part of a fit beside its own limit (benchmarks/core.py)."""
-    found = _stored("core_parts")
-    if found is None:
+    stored = records("core")
+    if "parts" not in stored:
         return ""
     lines = ["| set | part | seconds | its limit | times the limit |", "|---|---|---:|---:|---:|"]
-    for name, parts in found.items():
+    for name, parts in stored["parts"]["results"].items():
         for part, row in parts.items():
             seconds, limit = row["seconds"], row["limit"]
             lines.append(
@@ -37,10 +27,7 @@ def limits() -> str:
 
 def ideas() -> str:
     """What ideas changed on labelled sets (benchmarks/tried.py)."""
-    tables = {
-        path.stem.removeprefix("tried_"): _stored(path.stem)
-        for path in sorted(FOLDER.glob("tried_*.json"))
-    }
+    tables = {name: record["results"] for name, record in records("tried").items()}
     if not tables:
         return ""
     names = list(tables)

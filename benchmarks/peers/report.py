@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from dualmetric._files import write_atomically
+from dualmetric.io.atomic import write_atomically
 
 from . import figure, parts, targets
 from .datasets import NAMES
@@ -116,11 +116,11 @@ def _measured_on(found: Results) -> str:
 
 
 def _glance(found: Results) -> str:
-    """DuRPCV against the best linear peer, set by set, won or lost."""
+    """MetricCV against the best linear peer, set by set, won or lost."""
     parts = []
     for measure, title, ours in (
-        ("map", "mAP", "DuRPCV"),
-        ("knn", "5-NN accuracy", "DuRPCV, for 5-NN"),
+        ("map", "mAP", "MetricCV"),
+        ("knn", "5-NN accuracy", "MetricCV, for 5-NN"),
     ):
         lines = []
         for name in NAMES:
@@ -235,7 +235,7 @@ def _few_labels(found: Results) -> str:
     for count in few_labels.PER_CLASS:
         table = _matrix(found, "few_labels", lambda result: result.map, per_class=count)
         if table:
-            parts.append(f"### {count} rows a class\n\n{table}")
+            parts.append(f"### {count} rows per class\n\n{table}")
     return "## Few labels\n\n" + "\n\n".join(parts) if parts else ""
 
 

@@ -1,4 +1,4 @@
-"""Results: one line of JSON a run, appended when it is done."""
+"""Results: one line of JSON per run, appended when it is done."""
 
 import json
 import os

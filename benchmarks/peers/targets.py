@@ -18,7 +18,7 @@ CV_FITS = 10
 
 
 def section(found: Results) -> str:
-    """One line a target."""
+    """One line per target."""
     lines = [*_usps(found), *_comparing(found), *_growing(found), *_memory(found)]
     lines += [*_quality(found), *_search(found)]
     if not lines:
@@ -150,7 +150,7 @@ def _memory(found: Results) -> Iterator[Line]:
 
 
 def _quality(found: Results) -> Iterator[Line]:
-    for measure, solver in (("map", "DuRPCV"), ("knn", "DuRPCV, for 5-NN")):
+    for measure, solver in (("map", "MetricCV"), ("knn", "MetricCV, for 5-NN")):
         title = "mAP" if measure == "map" else "5-NN accuracy"
         ahead: dict[bool, dict[str, float]] = {True: {}, False: {}}
         behind_plain, behind_lifted = {}, {}
@@ -187,7 +187,7 @@ def _search(found: Results) -> Iterator[Line]:
     """The whole search beside one fit of what it chose, in the same process."""
     ratios, settings = {}, []
     for name in NAMES:
-        search = _methods(found, name).get("DuRPCV")
+        search = _methods(found, name).get("MetricCV")
         facts = search.first.get("facts", {}) if search else {}
         chosen = facts.get("chosen", {})
         if search and len(chosen) > 1:  # the plain distance takes no time to learn
@@ -196,8 +196,8 @@ def _search(found: Results) -> Iterator[Line]:
     if ratios:
         worst = max(ratios, key=lambda name: ratios[name])
         yield (
-            f"DuRPCV, over {min(settings)} to {max(settings)} settings, takes at most {CV_FITS} × "
-            "one fit of what it chose",
+            f"MetricCV, over {min(settings)} to {max(settings)} settings, takes at most "
+            f"{CV_FITS} × one fit of what it chose",
             f"on {sum(r <= CV_FITS for r in ratios.values())} of {len(ratios)}; "
             f"most on {worst}: {ratios[worst]:.0f} ×",
             max(ratios.values()) <= CV_FITS,

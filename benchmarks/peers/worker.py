@@ -83,7 +83,7 @@ def measure(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def facts(transformation: Any) -> dict[str, Any]:
-    """What a learner of this library tells of its fit: parts of its time, or its choice."""
+    """What an estimator of this library says about its fit: parts of its time, or its choice."""
     learner = getattr(transformation, "__self__", None)
     found: dict[str, Any] = {}
     if hasattr(learner, "timings_"):

@@ -1,4 +1,4 @@
-"""Learn from 5, 10 or 50 rows a class, judge on all test rows."""
+"""Learn from 5, 10 or 50 rows per class, and score on all test rows."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ SOLVERS = {
     "projections": LEARNERS,
     "rank": LEARNERS,
 }
-"""Who runs on which axis: the last three are parameters of our learners."""
+"""Methods that run on each axis: the last three are parameters of our estimators."""
 
 _USUAL = "made_dense_n20000_d100"
 _WIDE = "made_sparse_n20000_d20000_z50"

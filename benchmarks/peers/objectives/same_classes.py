@@ -1,4 +1,4 @@
-"""Learn from the training rows, judge on test rows of the same classes."""
+"""Learn from the training rows, and score on test rows of the same classes."""
 
 from typing import Any
 

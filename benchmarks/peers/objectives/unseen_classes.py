@@ -1,6 +1,6 @@
-"""Learn from the training rows of half the classes, judge on test rows of the other half.
+"""Learn from the training rows of half the classes, and score on test rows of the other half.
 
-The real test of a metric: what was learned must serve for classes that it has never seen. The
+The real test of a metric: what was learned must help with classes that it has never seen. The
 training rows of those classes vote in 5-NN; nothing is learned from them.
 """
 

@@ -36,7 +36,7 @@ def whitening_alone(X: Any, y: np.ndarray, seed: int) -> Transformation:
 
 
 def flat(X: Any, y: np.ndarray, seed: int, **settings: Any) -> Transformation:
-    """As many directions as classes less one, all of the same weight."""
+    """One direction fewer than there are classes, all of the same weight."""
     from dualmetric import DuRP
 
     directions = max(1, len(np.unique(y)) - 1)
@@ -50,22 +50,22 @@ def quick(X: Any, y: np.ndarray, seed: int) -> Transformation:
 
 
 def chosen_for_map(X: Any, y: np.ndarray, seed: int) -> Transformation:
-    from dualmetric import DuRPCV
+    from dualmetric import MetricCV
 
-    return DuRPCV(scoring="map", random_state=seed).fit(X, y).transform
+    return MetricCV(scoring="map", random_state=seed).fit(X, y).transform
 
 
 def chosen_for_knn(X: Any, y: np.ndarray, seed: int) -> Transformation:
-    from dualmetric import DuRPCV
+    from dualmetric import MetricCV
 
-    return DuRPCV(scoring="knn", random_state=seed).fit(X, y).transform
+    return MetricCV(scoring="knn", random_state=seed).fit(X, y).transform
 
 
 def chosen_for_classes(X: Any, y: np.ndarray, seed: int) -> Transformation:
     """Settings are chosen by holding out whole classes."""
-    from dualmetric import DuRPCV
+    from dualmetric import MetricCV
 
-    return DuRPCV(scoring="map", cv="classes", random_state=seed).fit(X, y).transform
+    return MetricCV(scoring="map", cv="classes", random_state=seed).fit(X, y).transform
 
 
 _OURS: dict[str, Any] = {"packages": ("dualmetric", "scikit-learn", "numba"), "ours": True}
@@ -76,7 +76,7 @@ SOLVERS = (
     Solver("DuRP, whitened, flat", flat, fast=True, **_OURS),
     Solver("DuRP, quick", quick, fast=True, **_OURS),
     Solver("Whitening", whitening_alone, fast=True, **_OURS),
-    Solver("DuRPCV", chosen_for_map, fast=True, **_CHOSEN),
-    Solver("DuRPCV, for 5-NN", chosen_for_knn, **_CHOSEN),
-    Solver("DuRPCV, by classes", chosen_for_classes, objectives=("unseen_classes",), **_CHOSEN),
+    Solver("MetricCV", chosen_for_map, fast=True, **_CHOSEN),
+    Solver("MetricCV, for 5-NN", chosen_for_knn, **_CHOSEN),
+    Solver("MetricCV, by classes", chosen_for_classes, objectives=("unseen_classes",), **_CHOSEN),
 )

@@ -1,20 +1,64 @@
-"""Made data of any size, to see how time and memory grow; ten classes around random centres.
+"""Data sets: training and test rows in float32, from files or made to a given size.
 
-The name says what is in it: ``made_dense_n1000_d100``, or ``made_sparse_n1000_d5000_z20`` with 20
-non-zeros a row.
+The name of a made set says what it holds: ``made_dense_n1000_d100``, or
+``made_sparse_n1000_d5000_z20`` with 20 non-zeros per row. Its rows are ten classes around random
+centres.
 """
 
 import re
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from benchmarks._common import load_split
 
-from ._data import Data
+NAMES = (
+    "digits",
+    "usps",
+    "isolet1",
+    "20news_use512",
+    "caltech101_top30_bovw",
+    "fashion_mnist_13k",
+    "protein_val",
+    "golub",
+    "su",
+    "rcv1_7class",
+    "tdt30",
+    "20news_bydate",
+    "20news_libsvm",
+)
+"""Sets of real data."""
 
 N_CLASSES = 10
 
 
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Training and test rows with their labels, in float32, dense or CSR."""
+
+    name: str
+    X: Any
+    y: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+
+
 def load(name: str) -> Data:
+    """Load a set by its name; FileNotFoundError where it is not on this machine.
+
+    usps is downloaded where there is no data folder.
+    """
+    from dualmetric.datasets import available
+
+    if name not in NAMES:
+        return _made(name)
+    if name != "usps" and not available(name):
+        raise FileNotFoundError(f"DUALMETRIC_DATA must name a folder with {name}.npz")
+    return Data(name, *load_split(name))
+
+
+def _made(name: str) -> Data:
     """Make the set; there are no test rows."""
     sizes = {key: int(value) for key, value in re.findall(r"_([ndz])(\d+)", name)}
     kind = name.split("_")[1] if name.startswith("made_") else ""
@@ -35,7 +79,7 @@ def _dense(rng: np.random.Generator, y: np.ndarray, n: int, d: int) -> np.ndarra
 
 
 def _sparse(rng: np.random.Generator, y: np.ndarray, n: int, d: int, z: int) -> sp.csr_matrix:
-    """A fifth of the words of a row are its class's own."""
+    """A fifth of the words of a row are those of its class."""
     own = d // N_CLASSES // 2
     indices = rng.integers(d, size=(n, z), dtype=np.int32)
     few = max(1, z // 5)
