@@ -1,4 +1,4 @@
-"""Run the examples on the data sets, and keep what they print for the documentation.
+"""Run the examples on the data sets, and store what they print for the documentation.
 
 DUALMETRIC_DATA=... python docs/store_outputs.py
 """

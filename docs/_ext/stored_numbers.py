@@ -1,4 +1,4 @@
-"""Numbers of the pages, taken from stored results: none is typed by hand.
+"""Numbers in the pages, taken from stored results: none is typed by hand.
 
 A page writes ``{{ text_ridge_map }}``; an unknown name fails the build.
 """
@@ -8,12 +8,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from dualmetric.paper.cells import Store
+from dualmetric.paper.summary import over_trials
+
 
 def collect(root: Path) -> dict[str, str]:
     """Return the numbers by the names that pages use."""
-    text = _benchmark(root, "wide_text")
-    sampler = _benchmark(root, "core_sampler")
-    fit = _benchmark(root, "core_fit")["ratios"]
+    text = _benchmark(root, "wide", "text")
+    sampler = _benchmark(root, "core", "sampler")
+    fit = _benchmark(root, "core", "fit")["ratios"]
     whitened = text["DuRP, shrinkage 0.84"]
     numbers = {
         "text_plain_map": _percent(text["cosine"]["map"]),
@@ -29,20 +32,18 @@ def collect(root: Path) -> dict[str, str]:
     for name, found in sampler.items():
         numbers[f"sampler_{name}_map"] = _percent(100 * mean(found["map"]))
         numbers[f"sampler_{name}_knn"] = _percent(100 * mean(found["knn"]))
-    for method in ("Euclid", "DuOri", "DuRP-m10", "LMNN-m10", "OASIS"):
-        cells = [
-            json.loads(path.read_text(encoding="utf-8"))["result"]
-            for path in sorted(root.glob(f"results/cells/fit/usps-{method}-seed*.json"))
-        ]
-        short = method.split("-")[0].lower()
-        numbers[f"usps_{short}_map"] = _percent(100 * mean(cell["map"] for cell in cells))
-        numbers[f"usps_{short}_knn"] = _percent(100 * mean(cell["knn"] for cell in cells))
+    stored = Store(root / "results", {"trials": 5}).results("fit")
+    for method in ("Euclid", "DuOri", "DuRP", "LMNN", "OASIS"):
+        for score in ("map", "knn"):
+            found = over_trials(stored, "usps", method, score)
+            numbers[f"usps_{method.lower()}_{score}"] = _percent(100 * found.mean)
     return numbers
 
 
-def _benchmark(root: Path, name: str) -> Any:
-    path = root / "benchmarks" / "results" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8"))["results"]
+def _benchmark(root: Path, experiment: str, part: str) -> Any:
+    path = root / "benchmarks" / "results" / f"{experiment}.jsonl"
+    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return next(line["results"] for line in lines if line["part"] == part)
 
 
 def _percent(value: float) -> str:
