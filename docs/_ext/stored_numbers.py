@@ -32,6 +32,10 @@ def collect(root: Path) -> dict[str, str]:
     for name, found in sampler.items():
         numbers[f"sampler_{name}_map"] = _percent(100 * mean(found["map"]))
         numbers[f"sampler_{name}_knn"] = _percent(100 * mean(found["knn"]))
+    for name in ("usps", "isolet1", "20news_use512", "fashion_mnist_13k", "caltech101_top30_bovw"):
+        for method, scores in _benchmark(root, "new_classes", name).items():
+            short = method.replace("DuRP, ", "").replace(" ", "_").lower()
+            numbers[f"new_{name}_{short}"] = _percent(mean(scores))
     stored = Store(root / "results", {"trials": 5}).results("fit")
     for method in ("Euclid", "DuOri", "DuRP", "LMNN", "OASIS"):
         for score in ("map", "knn"):
