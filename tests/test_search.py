@@ -126,7 +126,7 @@ def test_folds_and_splitters():
 
 
 def test_no_more_queries_than_needed(monkeypatch):
-    monkeypatch.setattr("dualmetric.supervision.labels.MOST_QUERIES", 20)
+    monkeypatch.setattr("dualmetric.supervision.labels.MOST_HELD_OUT", 20)
     X, y = make_data(200)
     part = next(splits(X, y, None, 0))
     assert len(part.test_rows) == 20

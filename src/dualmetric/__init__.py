@@ -15,23 +15,12 @@ if TYPE_CHECKING:
     from .metric import Metric
     from .supervision import Comparisons, Labels, Triplets
 
-_HOME = {
-    "Comparisons": "supervision",
-    "DuOri": "estimators",
-    "DuRP": "estimators",
-    "Euclidean": "estimators",
-    "LMNN": "estimators",
-    "Labels": "supervision",
-    "Metric": "metric",
-    "MetricCV": "estimators",
-    "OASIS": "estimators",
-    "SPCA": "estimators",
-    "SRP": "estimators",
-    "Triplets": "supervision",
-    "Whitening": "estimators",
-    "knn_accuracy": "evaluation",
-    "mean_average_precision": "evaluation",
-    "open_parquet": "io",
+_MODULES = {
+    "estimators": "DuOri DuRP Euclidean LMNN MetricCV OASIS SPCA SRP Whitening",
+    "evaluation": "knn_accuracy mean_average_precision",
+    "io": "open_parquet",
+    "metric": "Metric",
+    "supervision": "Comparisons Labels Triplets",
 }
 
 __all__ = [
@@ -56,8 +45,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(import_module(f".{module}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,7 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._arrays import ops
+from ._arrays.namespace import to_numpy
+from ._metric_checks import too_large
+from ._rows import open_rows
 from ._types import Array
+from ._validation import refuse_mask
 
 _BLOCK = 2**20  # numbers of L held in double precision at once
 
@@ -44,6 +49,51 @@ class Explanation(NamedTuple):
             f"{number:>{width}}  {name if name.isprintable() else repr(name)}"
             for number, (name, _) in zip(numbers, lines, strict=True)
         )
+
+
+def explained(
+    metric: Any, a: Any, b: Any, feature_names: Sequence[str] | None, top: int
+) -> Explanation:
+    """What `Metric.explain` returns, for a metric without a lift."""
+    name_of = namer(feature_names, metric.feature_names, metric.n_features)
+    check_top(top)
+    row_a, row_b = _row(metric, a, "a"), _row(metric, b, "b")
+    distance, parts = split(metric, row_a, row_b)
+    if not np.isfinite(distance):
+        raise too_large(row_a)
+    return summarise(distance, parts, name_of, top)
+
+
+def top_features(
+    metric: Any, component: int, feature_names: Sequence[str] | None, top: int
+) -> list[tuple[str, float]]:
+    """What `Metric.top_features` returns, for a metric without a lift."""
+    name_of = namer(feature_names, metric.feature_names, metric.n_features)
+    check_top(top)
+    factor = metric.linear_part().factor
+    if factor is None:
+        raise ValueError("the identity has no directions of its own: every feature counts alike")
+    n_directions = factor.shape[1]
+    if not isinstance(component, Integral) or not 0 <= component < n_directions:
+        raise ValueError(
+            f"there is no component {component!r}: this metric has {n_directions}, numbered from 0 "
+            f"to {n_directions - 1}"
+        )
+    weights = factor[:, component]
+    return [(name_of(f), float(weights[f])) for f in largest_first(weights)[:top]]
+
+
+def _row(metric: Any, row: Any, name: str) -> Array:
+    """One row as L takes it, written out in float64."""
+    refuse_mask(row, name)
+    row = to_numpy(row)
+    if np.ndim(row) == 1:
+        row = (row if hasattr(row, "reshape") else np.asarray(row)).reshape(1, -1)
+    rows, _ = open_rows(row, names=metric.feature_names, width=metric.n_features, name=name)
+    rows.check_width(metric.n_features, "this metric")
+    if rows.shape[0] != 1:
+        raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
+    return ops.to_dense(metric.first.weighted(rows.take().astype(np.float64)))[0]
 
 
 def split(metric: Any, a: Array, b: Array) -> tuple[float, Array]:

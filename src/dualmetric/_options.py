@@ -37,9 +37,9 @@ class Option:
 
     kind: str  # type of its values; those of "object" are checked by the estimator
     help: str  # what it does, in the words of the documentation
-    low: float | None = None  # smallest and largest value; ``above`` excludes ``low`` itself
-    high: float | None = None  # smallest and largest value; ``above`` excludes ``low`` itself
-    above: bool = False
+    low: float | None = None  # smallest value
+    high: float | None = None  # largest value
+    above: bool = False  # whether ``low`` itself is excluded
     choices: tuple[Any, ...] | None = None  # every value that is allowed
     optional: bool = False  # whether None is allowed
     type: str = ""  # type as the documentation shows it; derived where it is empty

@@ -64,6 +64,22 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
     return labels
 
 
+def joined_labels(first: Array, second: Array, names: str) -> Array:
+    """Labels of both arrays in one, refused where they cannot be compared with each other."""
+    if first.dtype.kind != second.dtype.kind:
+        # joined as they are, the number 1 would become the string "1"
+        first, second = first.astype(object), second.astype(object)
+    labels = np.concatenate([first, second])
+    try:
+        np.unique(labels)
+    except TypeError as error:
+        raise ValueError(
+            f"{names} hold labels of kinds that cannot be compared ({error}); use numbers only or "
+            "strings only"
+        ) from error
+    return labels
+
+
 def _any_missing(labels: Array) -> bool:
     """Whether any label is NaN, NaT, None or pandas.NA."""
     if labels.dtype.kind == "O":

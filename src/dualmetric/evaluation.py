@@ -9,7 +9,7 @@ from ._arrays import ranking
 from ._arrays.namespace import check_same_device, to_numpy
 from ._rows import evenly_chosen, open_rows
 from ._types import Array
-from ._validation import check_labels, warn
+from ._validation import check_labels, joined_labels, warn
 
 MOST_QUERIES = 1000
 """Rows that query those that are not in memory, where it is not said which."""
@@ -180,27 +180,20 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
             f"k = {k} neighbours cannot be found among {train.shape[0]} training rows; give a "
             "smaller k"
         )
-    if train_labels.dtype.kind != test_labels.dtype.kind:
-        # joined as they are, the number 1 would become the string "1"
-        train_labels, test_labels = train_labels.astype(object), test_labels.astype(object)
-    try:
-        _, codes = np.unique(np.concatenate([train_labels, test_labels]), return_inverse=True)
-    except TypeError as error:
-        raise ValueError(
-            f"y_train and y_test hold labels of kinds that cannot be compared ({error}); use "
-            "numbers only or strings only"
-        ) from error
-    known, expected = np.split(codes, [train.shape[0]])
-    if not train.in_memory:
+    labels = joined_labels(train_labels, test_labels, "y_train and y_test")
+    known, expected = np.split(np.unique(labels, return_inverse=True)[1], [train.shape[0]])
+    if train.in_memory:
+        rows = ranking.check_float64(train.take())
+        check_same_device(rows, queries, "X_train and X_test")
+        found = ranking.neighbors(rows, queries, int(k))
+    else:
         from ._rows.ranking import nearest
 
-        return float(np.mean(_most_votes(known[nearest(train, queries, int(k))]) == expected))
-    rows = ranking.check_float64(train.take())
-    check_same_device(rows, queries, "X_train and X_test")
-    return float(np.mean(_most_votes(known[ranking.neighbors(rows, queries, int(k))]) == expected))
+        found = nearest(train, queries, int(k))
+    return float(np.mean(most_votes(known[found]) == expected))
 
 
-def _most_votes(votes: Array) -> Array:
+def most_votes(votes: Array) -> Array:
     """The number that each row holds most often; the smallest of those that are equally often."""
     ordered = np.sort(votes, axis=1)
     counts = (votes[:, None, :] == ordered[:, :, None]).sum(axis=2)

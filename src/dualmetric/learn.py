@@ -5,8 +5,9 @@ candidates what they have in common.
 
 1. `lift_rows`: kernel features, where there is a lift.
 2. `pose`: the prior, the unit of length, the comparisons, and the rows that they name.
-3. `solve`: the scatter, the space of the dual problem, its solution.
-4. `recover`: the directions of the metric in the original space.
+3. `project`: the scatter, and the rows in the space where the dual problem is solved.
+4. `solve_dual`: the dual variables.
+5. `directions` and `in_original_space`: the metric in the original space.
 """
 
 from collections.abc import Callable

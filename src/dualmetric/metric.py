@@ -3,8 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral
-from pathlib import Path
 from reprlib import repr as brief
 from typing import Any
 
@@ -25,9 +23,8 @@ from ._arrays.namespace import (
 from ._arrays.system import require_memory
 from ._explain import Explanation
 from ._rows import open_rows
+from ._truncate import truncated
 from ._types import Array, Matrix
-from ._validation import refuse_mask
-from ._version import __version__
 from .io import metric_file
 from .lift import Lift
 
@@ -378,13 +375,7 @@ class Metric:
         checks.refuse_lift(
             self.first.lift, "distances do not split into them; explain one without lift"
         )
-        name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
-        _explain.check_top(top)
-        row_a, row_b = self._explained_row(a, "a"), self._explained_row(b, "b")
-        distance, parts = _explain.split(self, row_a, row_b)
-        if not np.isfinite(distance):
-            raise checks.too_large(row_a)
-        return _explain.summarise(distance, parts, name_of, top)
+        return _explain.explained(self, a, b, feature_names, top)
 
     def top_features(
         self, component: int, feature_names: Sequence[str] | None = None, top: int = 10
@@ -407,21 +398,7 @@ class Metric:
             sign pull rows to opposite ends; which end is positive has no meaning.
         """
         checks.refuse_lift(self.first.lift, "it has no weights for them; use one without lift")
-        name_of = _explain.namer(feature_names, self.feature_names, self.n_features)
-        _explain.check_top(top)
-        factor = self.linear_part().factor
-        if factor is None:
-            raise ValueError(
-                "the identity has no directions of its own: every feature counts alike"
-            )
-        n_directions = factor.shape[1]
-        if not isinstance(component, Integral) or not 0 <= component < n_directions:
-            raise ValueError(
-                f"there is no component {component!r}: this metric has {n_directions}, numbered "
-                f"from 0 to {n_directions - 1}"
-            )
-        weights = factor[:, component]
-        return [(name_of(f), float(weights[f])) for f in _explain.largest_first(weights)[:top]]
+        return _explain.top_features(self, component, feature_names, top)
 
     def truncate(self, rank: int) -> "Metric":
         """Return the nearest metric of at most the given rank.
@@ -431,32 +408,7 @@ class Metric:
         cosine, the centre goes with them, and it is the distance before the scaling that is
         nearest.
         """
-        if not isinstance(rank, Integral) or rank < 1:
-            raise ValueError(f"rank must be a whole number, at least 1; got {rank!r}")
-        if self.factor is None:
-            if rank >= self.n_features:
-                return self
-            raise ValueError(
-                "the Euclidean metric weighs every direction alike and has no leading ones to "
-                "keep: reduce the data instead, for example by PCA"
-            )
-        if rank >= self.factor.shape[1]:
-            return self
-        if self.outside:  # the directions that differ least from the plain distance go
-            lengths = np.sqrt(ops.column_dots(self.factor, self.factor))
-            keep = np.sort(np.argsort(-np.abs(lengths - self.outside), kind="stable")[:rank])
-            return self.replaced(factor=np.ascontiguousarray(self.factor[:, keep]))
-        columns = self.factor.astype(np.float64)
-        gram = columns.T @ columns
-        if self.lift is not None:  # columns weigh images of landmarks: their products are LᵀKL
-            gram = columns.T @ self.lift.apply(self.lift.landmarks.astype(np.float64), columns)
-        _, rotation = np.linalg.eigh(gram)
-        rotation = rotation[:, ::-1][:, :rank]
-        factor = (columns @ rotation).astype(self.factor.dtype)
-        centre = self.centre
-        if centre is not None:
-            centre = (centre.astype(np.float64) @ rotation).astype(centre.dtype)
-        return self.replaced(factor=factor, centre=centre)
+        return truncated(self, rank)
 
     def with_idf(self, idf: Any) -> "Metric":
         """Put tf-idf in front of a metric that was learned on rows weighted with this idf.
@@ -484,83 +436,12 @@ class Metric:
 
         ``info`` is kept with it, and the version of dualmetric where it does not name one.
         """
-        header: dict[str, Any] = {
-            "n_features": self.n_features,
-            "feature_names": self.feature_names,
-            "info": {"version": __version__, **self.info},
-            **self._described(),
-        }
-        tensors = self._tensors()
-        if self.before is not None:
-            header["before"] = self.before._described()
-            tensors |= {f"before.{name}": part for name, part in self.before._tensors().items()}
-        metric_file.write(path, header, tensors)
-
-    def _described(self) -> dict[str, Any]:
-        """What a file says about the steps of this metric."""
-        found: dict[str, Any] = {"distance": self.kind}
-        if self.outside:
-            found["outside"] = self.outside
-        if self.lift is not None:
-            found["gamma"] = self.lift.gamma
-        return found
-
-    def _tensors(self) -> dict[str, Array]:
-        """Arrays of the steps of this metric."""
-        parts = {"factor": self.factor, "centre": self.centre, "idf": self.idf}
-        if self.lift is not None:
-            parts["landmarks"] = self.lift.landmarks
-        return {name: part for name, part in parts.items() if part is not None}
+        metric_file.save(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Metric":
         """Read a metric from a file that `save` wrote. Nothing in the file is executed."""
-        header, tensors = metric_file.read(Path(path))
-        try:
-            before = None
-            if "before" in header:
-                inner = {
-                    name.removeprefix("before."): tensors.pop(name)
-                    for name in list(tensors)
-                    if name.startswith("before.")
-                }
-                before = cls._from_parts(header["before"], inner, n_features=header["n_features"])
-            return cls._from_parts(
-                header,
-                tensors,
-                n_features=header["n_features"],
-                feature_names=header.get("feature_names"),
-                info=header["info"],
-                before=before,
-            )
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
-
-    @classmethod
-    def _from_parts(
-        cls, described: dict[str, Any], tensors: dict[str, Array], **more: Any
-    ) -> "Metric":
-        landmarks = tensors.pop("landmarks", None)
-        arrays: dict[str, Any] = {"factor": None, **tensors}
-        return cls(
-            distance=described.get("distance", "euclidean"),
-            outside=described.get("outside", 0.0),
-            lift=None if landmarks is None else Lift(landmarks, described["gamma"]),
-            **arrays,
-            **more,
-        )
-
-    def _explained_row(self, row: Any, name: str) -> Array:
-        """One row as L takes it, written out in float64."""
-        refuse_mask(row, name)
-        row = to_numpy(row)
-        if np.ndim(row) == 1:
-            row = (row if hasattr(row, "reshape") else np.asarray(row)).reshape(1, -1)
-        rows, _ = open_rows(row, names=self.feature_names, width=self.n_features, name=name)
-        rows.check_width(self.n_features, "this metric")
-        if rows.shape[0] != 1:
-            raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
-        return ops.to_dense(self.first.weighted(rows.take().astype(np.float64)))[0]
+        return metric_file.load(path, cls)
 
     def weighted(self, X: Matrix) -> Matrix:
         """Rows after tf-idf, where the metric has it."""

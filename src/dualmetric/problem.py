@@ -148,8 +148,8 @@ class Prior:
     """M₀ = ω²·I + L·diag(g)·Lᵀ."""
 
     omega: float = 1.0  # ω: 1 for the identity, 0 for a metric of low rank
-    factor: Matrix | None = None  # (d, r): L and g
-    gains: Array | None = None  # (d, r): L and g
+    factor: Matrix | None = None  # (d, r): L
+    gains: Array | None = None  # (r,): g
     image: Matrix | None = None  # (n, r): XL for the rows of the problem
     scale: float = 1.0  # M₀ is multiplied by this number in the unit in which the problem is solved
 

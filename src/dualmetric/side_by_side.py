@@ -7,11 +7,11 @@ import numpy as np
 
 from ._arrays import ops
 from ._arrays.namespace import to_numpy
-from ._arrays.ranking import squared_distances
-from ._arrays.system import n_threads, run_blocks, single_blas_thread
+from ._arrays.ranking import rank_queries
 from ._rows import open_rows
 from ._types import Array, Matrix
-from ._validation import check_labels
+from ._validation import check_labels, joined_labels
+from .evaluation import most_votes
 from .metric import Metric
 from .tfidf import weigh
 
@@ -109,7 +109,8 @@ def compare(
     parts = [X]
     if X_train is not None:
         voters = metric.transform(X_train)
-        labels = _joined(labels, check_labels(y_train, voters.shape[0], "y_train"))
+        voting = check_labels(y_train, voters.shape[0], "y_train")
+        labels = joined_labels(labels, voting, "y and y_train")
         learned = ops.stacked([learned, voters])
         parts.append(X_train)
     codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
@@ -145,42 +146,29 @@ def _score(rows: Matrix, codes: Array, n_queries: int) -> Scores:
     from ._arrays import kernels  # here, since importing Numba takes long
 
     total = len(codes)
-    fill, origin = squared_distances(ops.canonical(ops.to_float64(to_numpy(rows))))
-    copies = np.flatnonzero(origin != np.arange(total))
     has_mate = np.bincount(codes[:n_queries], minlength=codes.max() + 1)[codes[:n_queries]] > 1
     n_neighbors = min(N_NEIGHBORS, n_queries - 1)
     precision = np.full(n_queries, np.nan)
     knn_correct = np.empty(n_queries, dtype=bool)
     neighbors = np.empty((n_queries, n_neighbors), dtype=np.int64)
     curves = np.full((n_queries, len(RECALLS)), np.nan)
-    step = max(1, _BLOCK_BYTES // (8 * total * n_threads()))
 
-    def rank(start: int, stop: int) -> None:
-        memory = np.empty((min(step, stop - start), total))
-        for first in range(start, stop, step):
-            block = np.arange(first, min(first + step, stop))
-            distances = memory[: len(block)]
-            fill(block, distances)
-            kernels.ranking_keys(distances.view(np.int64), block, codes, origin, copies)
-            keys = distances.view(np.uint64)
-            ranked = np.sort(keys[:, :n_queries], axis=1)
-            neighbors[block] = _nearest(
-                keys[:, :n_queries], ranked[:, n_neighbors - 1], n_neighbors
-            )
-            voters = neighbors[block, :N_VOTES]
-            if total > n_queries:
-                voting = keys[:, n_queries:]
-                k = min(N_VOTES, voting.shape[1])
-                voters = _nearest(voting, np.partition(voting, k - 1)[:, k - 1], k) + n_queries
-            knn_correct[block] = _vote(codes[voters]) == codes[block]
-            queries = has_mate[block]
-            ranked = ranked[queries]
-            precision[block[queries]] = kernels.ranked_precisions(ranked.view(np.int64))
-            curves[block[queries]] = _interpolated_precisions(ranked)
+    def rank(block: Array, keys: Array) -> None:
+        ranked = np.sort(keys[:, :n_queries], axis=1)
+        neighbors[block] = _nearest(keys[:, :n_queries], ranked[:, n_neighbors - 1], n_neighbors)
+        voters = neighbors[block, :N_VOTES]
+        if total > n_queries:
+            voting = keys[:, n_queries:]
+            k = min(N_VOTES, voting.shape[1])
+            voters = _nearest(voting, np.partition(voting, k - 1)[:, k - 1], k) + n_queries
+        knn_correct[block] = most_votes(codes[voters]) == codes[block]
+        queries = has_mate[block]
+        ranked = ranked[queries]
+        precision[block[queries]] = kernels.ranked_precisions(ranked.view(np.int64))
+        curves[block[queries]] = _interpolated_precisions(ranked)
 
-    # threads of BLAS's own would hold up the sorting: see evaluation.average_precisions
-    with single_blas_thread():
-        run_blocks(rank, n_queries, smallest=1 + 2**17 // total)
+    rows = ops.canonical(ops.to_float64(to_numpy(rows)))
+    rank_queries(rows, codes, np.arange(n_queries), rank, _BLOCK_BYTES)
     recalled = (codes[neighbors] == codes[:n_queries, None]).any(axis=1)
     return Scores(precision, knn_correct, recalled, neighbors, np.nanmean(curves, axis=0))
 
@@ -195,12 +183,6 @@ def _nearest(keys: Array, kth: Array, k: int) -> Array:
     order = np.lexsort((keys[rows, columns] >> np.uint64(1), rows))
     first = np.searchsorted(rows, np.arange(len(keys)))
     return columns[order[first[:, None] + np.arange(k)]]
-
-
-def _vote(codes: Array) -> Array:
-    """Most frequent class of each row, the first of those as frequent."""
-    votes = (codes[:, :, None] == codes[:, None, :]).sum(axis=2)
-    return np.where(votes == votes.max(axis=1, keepdims=True), codes, codes.max() + 1).min(axis=1)
 
 
 def _interpolated_precisions(ranked: Array) -> Array:
@@ -219,19 +201,3 @@ def _interpolated_precisions(ranked: Array) -> Array:
         needed = -(-len(ranks) * steps // (len(RECALLS) - 1))  # rounded up, in whole numbers
         result[row] = best[np.maximum(needed, 1) - 1]
     return result
-
-
-def _joined(y: Array, y_train: Array) -> Array:
-    """Labels of both parts in one array."""
-    if y.dtype.kind != y_train.dtype.kind:
-        # joined as they are, the number 1 would become the string "1"
-        y, y_train = y.astype(object), y_train.astype(object)
-    labels = np.concatenate([y, y_train])
-    try:
-        np.unique(labels)
-    except TypeError as error:
-        raise ValueError(
-            f"y and y_train hold labels of kinds that cannot be compared ({error}); use numbers "
-            "only or strings only"
-        ) from error
-    return labels

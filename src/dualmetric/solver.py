@@ -144,9 +144,7 @@ def _blocked_epoch(
     V: Matrix,
     reg_n: float,
     reg_step: float,
-    logistic: bool,
-    smoothing: float,
-    upper: float,
+    *loss: float,
 ) -> None:
     """Do what the kernel ``dual_epoch`` does, a block of comparisons at a time.
 
@@ -170,19 +168,8 @@ def _blocked_epoch(
         G = to_numpy(0.5 * (uu * vv + uv * uv.T))
         start = to_numpy(xp.vecdot(u, v @ V))
         delta = np.empty(len(start), dtype=beta.dtype)
-        kernels.dual_block(
-            start,
-            G,
-            shift[part],
-            weight[part],
-            beta[part],
-            delta,
-            reg_n + first * reg_step,
-            reg_step,
-            logistic,
-            smoothing,
-            upper,
-        )
+        here = shift[part], weight[part], beta[part]
+        kernels.dual_block(start, G, *here, delta, reg_n + first * reg_step, reg_step, *loss)
         moved = np.flatnonzero(delta)
         if len(moved):
             u, v = ops.take_rows(u, moved), ops.take_rows(v, moved)

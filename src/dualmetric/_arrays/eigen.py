@@ -97,16 +97,12 @@ def largest_eigenpairs(A: Any, rank: int | None, S: Any = None) -> tuple[Array, 
         return _largest_on_device(A, rank, S)
     d = len(A)
     subset = None if rank is None or rank >= d else (d - rank, d - 1)
-    driver = (
-        ("evd" if subset is None else "evr") if S is None else ("gvd" if subset is None else "gvx")
-    )
+    driver = "evd" if S is None and subset is None else None
     # SciPy has its own BLAS threads, and NumPy's go on spinning after a product and slow them down
     with blas_threads_for(d, enough=1024):
-        values, vectors = scipy_eigh(
-            A, S, subset_by_index=subset, driver=driver, check_finite=False
-        )
-    size = np.abs(A).max() if S is None else np.abs(A.diagonal() / S.diagonal()).max()
-    return values, vectors, size
+        found = scipy_eigh(A, S, subset_by_index=subset, driver=driver, check_finite=False)
+    sizes = A if S is None else A.diagonal() / S.diagonal()
+    return *found, np.abs(sizes).max()
 
 
 def _largest_on_device(A: Any, rank: int | None, S: Any) -> tuple[Array, Any, float]:

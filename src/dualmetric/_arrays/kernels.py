@@ -93,10 +93,7 @@ def dual_epoch(Z, index, shift, weight, beta, V, reg_n, reg_step, logistic, smoo
     A2 = np.empty(m * m, Z.dtype)  # 2·A_t, flat: its long loops are what the compiler vectorises
     flat = V.ravel()
     for s in range(index.shape[0]):
-        a = index[s, 0]
-        b = index[s, 1]
-        c = index[s, 2]
-        d = index[s, 3]
+        a, b, c, d = index[s, 0], index[s, 1], index[s, 2], index[s, 3]
         for e in range(m):
             u[e] = Z[b, e] - Z[d, e]
             v[e] = (Z[a, e] - Z[b, e]) + (Z[c, e] - Z[d, e])
@@ -105,9 +102,7 @@ def dual_epoch(Z, index, shift, weight, beta, V, reg_n, reg_step, logistic, smoo
                 u[e] += Z[c, e] - Z[a, e]
         # a loop of its own: one that also stored would be compiled twice, and which version runs,
         # and so in which order it adds, would depend on where the arrays lie in memory
-        uu = zero
-        vv = zero
-        uv = zero
+        uu = vv = uv = zero
         for e in range(m):
             uu += u[e] * u[e]
             vv += v[e] * v[e]
@@ -162,10 +157,7 @@ def graph_dot(index, beta, Y, start, stop, out):
     for t in range(index.shape[0]):
         weight = beta[t]
         if weight != 0:
-            a = index[t, 0]
-            b = index[t, 1]
-            c = index[t, 2]
-            d = index[t, 3]
+            a, b, c, d = index[t, 0], index[t, 1], index[t, 2], index[t, 3]
             if a == c:  # a triplet: three rows change, and no digits cancel in the anchor's
                 for e in range(start, stop):
                     ya = Y[a, e]
@@ -199,13 +191,14 @@ def csr_dot(data, indices, indptr, B, start, stop, out):
 
 @_compile
 def margins(Z, W, index, start, stop, out):
-    """⟨M, A_t⟩ = uᵀMv for comparisons start to stop, given W = ZM."""
+    """⟨M, A_t⟩ = uᵀMv for comparisons start to stop, given W = ZM.
+
+    ``index`` may hold triplets (i, j, k), which stand for (i, j, i, k).
+    """
     m = Z.shape[1]
+    third, fourth = (2, 3) if index.shape[1] == 4 else (0, 2)
     for t in range(start, stop):
-        a = index[t, 0]
-        b = index[t, 1]
-        c = index[t, 2]
-        d = index[t, 3]
+        a, b, c, d = index[t, 0], index[t, 1], index[t, third], index[t, fourth]
         total = Z.dtype.type(0)
         if a == c:
             for e in range(m):
@@ -222,8 +215,7 @@ def sq_distances_dense(X, left, right, start, stop, out):
     """‖x_left − x_right‖² for pairs of rows start to stop."""
     d = X.shape[1]
     for p in range(start, stop):
-        i = left[p]
-        j = right[p]
+        i, j = left[p], right[p]
         total = X.dtype.type(0)
         for a in range(d):
             diff = X[i, a] - X[j, a]
@@ -235,10 +227,8 @@ def sq_distances_dense(X, left, right, start, stop, out):
 def sq_distances_csr(data, indices, indptr, left, right, start, stop, out):
     """The same for CSR rows with sorted indices, by merging the two rows."""
     for p in range(start, stop):
-        a = indptr[left[p]]
-        a_end = indptr[left[p] + 1]
-        b = indptr[right[p]]
-        b_end = indptr[right[p] + 1]
+        a, a_end = indptr[left[p]], indptr[left[p] + 1]
+        b, b_end = indptr[right[p]], indptr[right[p] + 1]
         total = data.dtype.type(0)
         while a < a_end and b < b_end:
             if indices[a] == indices[b]:
@@ -308,8 +298,7 @@ def class_neighbors(distances, labels, first, start, stop, same, other):
         label = labels[row]
         best_same[:] = np.inf
         best_other[:] = np.inf
-        worst_same = best_same[-1]
-        worst_other = best_other[-1]
+        worst_same = worst_other = best_same[-1]
         for c in range(distances.shape[1]):
             value = distances[r, c]
             if value < max(worst_same, worst_other) and c != row:
@@ -329,12 +318,10 @@ def right_neighbors(distances, labels, query_labels, skip, k, out):
     nearest = np.zeros(k, np.int64)
     for r in range(distances.shape[0]):
         best[:] = np.inf
-        worst = best[-1]
         for c in range(distances.shape[1]):
             value = distances[r, c]
-            if value < worst and c != skip[r]:
+            if value < best[-1] and c != skip[r]:
                 _insert(best, nearest, value, c)
-                worst = best[-1]
         right = 0
         for place in range(k):
             right += labels[nearest[place]] == query_labels[r]
@@ -381,8 +368,7 @@ def ranked_precisions(keys):
         for c in range(n):  # no branch: whether a row is relevant cannot be predicted
             ranks[relevant] = c + 1
             relevant += row[c] & 1
-        total = 0.0
-        precision = 0.0
+        total = precision = 0.0
         above = -1  # the key of no distance, only of NaN
         for p in range(relevant - 1, -1, -1):
             key = row[ranks[p] - 1]

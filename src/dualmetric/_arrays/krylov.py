@@ -32,37 +32,40 @@ class Vectors:
     dual: Array
 
     def __matmul__(self, turn: Array) -> Self:
-        return self._both(lambda part: part @ turn)
+        return self.both(lambda part: part @ turn)
 
     def __mul__(self, factors: Array) -> Self:
-        return self._both(lambda part: part * factors)
+        return self.both(lambda part: part * factors)
 
     def minus(self, other: "Vectors", turn: Array) -> Self:
         """These columns minus ``other @ turn``."""
-        coef = self.coef - other.coef @ turn
-        return type(self)(coef, coef if self.is_plain else self.dual - other.dual @ turn)
+        return self.both(lambda part, known: part - known @ turn, other)
+
+    def plus(self, other: "Vectors", factors: Array) -> Self:
+        """These columns plus ``other * factors``."""
+
+        def total(part: Array, more: Array) -> Array:
+            more = more * factors
+            more += part
+            return more
+
+        return self.both(total, other)
 
     def first(self, k: int) -> Self:
         """The first k columns."""
-        return self._both(lambda part: part[:, : min(k, part.shape[1])])
-
-    def beside(self, other: "Vectors") -> Self:
-        """These columns, then those of the other."""
-        coef = ops.beside(self.coef, other.coef)
-        return type(self)(coef, coef if self.is_plain else ops.beside(self.dual, other.dual))
+        # the array API allows no slice past the end
+        return self.both(lambda part: part[:, : min(k, part.shape[1])])
 
     def squares(self) -> Array:
         """‖v‖² of each column, in float64; a little below zero at most by rounding."""
         return ops.column_dots(self.coef, self.dual)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether F is the identity."""
-        return self.dual is self.coef
-
-    def _both(self, change: Callable[[Array], Array]) -> Self:
-        coef = change(self.coef)
-        return type(self)(coef, coef if self.is_plain else change(self.dual))
+    def both(self, change: Callable[..., Array], *others: "Vectors") -> Self:
+        """What ``change`` makes of a and of Ga: once where they are the same array."""
+        coef = change(self.coef, *(other.coef for other in others))
+        if self.dual is self.coef:
+            return type(self)(coef, coef)
+        return type(self)(coef, change(self.dual, *(other.dual for other in others)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +73,9 @@ class Pencil:
     """Symmetric A and positive definite S, as what they do to vectors held by coefficients."""
 
     gram: Callable[[Array], Array] | None  # ``gram(a)`` is Ga; None where F is the identity
-    # the coefficients of Av and Sv for `Vectors` v; S is None for the identity
-    A: Callable[[Vectors], Array]
-    # the coefficients of Av and Sv for `Vectors` v; S is None for the identity
-    S: Callable[[Vectors], Array] | None = None
-    floor: float = 1.0  # A number below which S has no eigenvalue
+    A: Callable[[Vectors], Array]  # the coefficients of Av for `Vectors` v
+    S: Callable[[Vectors], Array] | None = None  # those of Sv; None for the identity
+    floor: float = 1.0  # a number below which S has no eigenvalue
     # ``solve(b)`` is S⁻¹b where F is the identity; None where conjugate gradients must do
     solve: Callable[[Array], Array] | None = None
 
@@ -90,8 +91,8 @@ class Pencil:
 class Leading(NamedTuple):
     """What `leading_pairs` finds."""
 
-    values: Array  # (k,): The largest positive eigenvalues, in descending order
-    coef: Array  # (n_coefficients, k): Coefficients of their vectors
+    values: Array  # (k,): the largest positive eigenvalues, in descending order
+    coef: Array  # (n_coefficients, k): coefficients of their vectors
     # largest √(rᵀS⁻¹r), r = Av − θSv, over these and the next, relative to the largest |θ|; an
     # upper bound
     residual: float
@@ -122,24 +123,13 @@ def conjugate_gradients(
         energy += step * left
         step = like(step, image)
         moved = Vectors(image, image if gram is None else gram(image))
-        solution = _plus(solution, direction, step)
-        residual = _plus(residual, moved, -step)
+        solution = solution.plus(direction, step)
+        residual = residual.plus(moved, -step)
         new = np.maximum(residual.squares(), 0.0)
         ratio = np.divide(new, left, out=np.zeros_like(new), where=left > 0)
-        direction = _plus(residual, direction, like(ratio, image))
+        direction = residual.plus(direction, like(ratio, image))
         left = new
     return solution, left, energy
-
-
-def _plus(v: Vectors, w: Vectors, factors: Array) -> Vectors:
-    """v + w·factors, column by column."""
-    coef = w.coef * factors
-    coef += v.coef
-    if v.is_plain:
-        return Vectors(coef, coef)
-    dual = w.dual * factors
-    dual += v.dual
-    return Vectors(coef, dual)
 
 
 def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> Leading:
@@ -186,7 +176,7 @@ def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> 
         grown, stretched = _orthonormal(pencil, step.first(room), (Q, SQ))
         if grown.coef.shape[1] == 0:  # the basis is closed under the product
             break
-        Q, AQ = Q.beside(grown), ops.beside(AQ, pencil.A(grown))
+        Q, AQ = Q.both(ops.beside, grown), ops.beside(AQ, pencil.A(grown))
         SQ = Q.coef if pencil.S is None else ops.beside(SQ, stretched)
     return Leading(theta[:n_positive], Q.coef @ turn[:, :n_positive], float(worst))
 

@@ -123,8 +123,11 @@ def require_host(X: Any, purpose: str) -> None:
         )
 
 
-def check_device_shape(X: Any, name: str = "X") -> None:
-    """Refuse device arrays that are not a matrix of rows: sparse, of another shape, or empty."""
+def check_device_rows(X: Any, name: str = "X") -> Any:
+    """Device array as float32 or float64: half floats become float32, whole numbers float64.
+
+    What is not a matrix of rows is refused: sparse arrays, those of another shape, and empty ones.
+    """
     layout = str(getattr(X, "layout", "torch.strided"))  # of PyTorch
     if library(X) == "cupyx" or layout != "torch.strided":
         raise ValueError(
@@ -139,10 +142,6 @@ def check_device_shape(X: Any, name: str = "X") -> None:
     if 0 in X.shape:
         raise ValueError(f"{name} is empty: its shape is {tuple(X.shape)}")
 
-
-def check_device_rows(X: Any, name: str = "X") -> Any:
-    """Device array as float32 or float64: half floats become float32, whole numbers float64."""
-    check_device_shape(X, name)
     if hasattr(X, "detach"):
         X = X.detach()
     xp = namespace(X)

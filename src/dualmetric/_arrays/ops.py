@@ -27,7 +27,7 @@ from .namespace import (
     to_numpy,
 )
 from .sparse import is_sparse
-from .system import run_blocks
+from .system import fill_by_threads
 
 _F = TypeVar("_F")
 
@@ -187,6 +187,10 @@ def column_sums(X: Matrix) -> Matrix:
     return xp.sum(X, axis=0, dtype=xp.float64)
 
 
+def _means64(X: Matrix) -> Matrix:
+    return sparse.column_means(X) if is_sparse(X) else column_sums(X) / X.shape[0]
+
+
 def column_means(X: Matrix) -> Matrix:
     """Mean of the rows, in the precision of X."""
     return like(_means64(X), X)
@@ -207,10 +211,6 @@ def minus_centre(X: Matrix, centre: Matrix | None) -> Matrix:
             "X.toarray(), or use a metric with centre=None"
         )
     return X - like(centre, X)
-
-
-def _means64(X: Matrix) -> Matrix:
-    return sparse.column_means(X) if is_sparse(X) else column_sums(X) / X.shape[0]
 
 
 def minus_mean(B: Matrix) -> Matrix:
@@ -300,11 +300,10 @@ def mean_sq_distance(X: Matrix) -> float:
     if is_sparse(X):
         total = sparse.sum_of_squares(X) - n * float(mean @ mean)
         return 2.0 * max(total, 0.0) / (n - 1)
-    xp = namespace(X)
     total = 0.0
     for block in blocks_of(X, n, 24 * X.shape[1]):
         rows = X[block, :] - mean[None, :]
-        total += float(xp.sum(rows * rows))
+        total += float(namespace(X).sum(rows * rows))
     return 2.0 * total / (n - 1)
 
 
@@ -325,13 +324,9 @@ def sq_distances(X: Matrix, left: Array, right: Array, *, threads: bool = True) 
         return to_numpy(xp.concat(parts))
     from . import kernels
 
-    out = np.empty(len(left), dtype=X.dtype)
-    run_blocks(
-        lambda start, stop: kernels.sq_distances_dense(X, left, right, start, stop, out),
-        len(left),
-        smallest=smallest,
-    )
-    return out
+    n, out = len(left), np.empty(len(left), dtype=X.dtype)
+    kernel = kernels.sq_distances_dense
+    return fill_by_threads(kernel, out, X, left, right, total=n, smallest=smallest)
 
 
 def sq_distance_blocks(X: Matrix, block_bytes: int = 2**26) -> Iterator[tuple[int, Matrix]]:
@@ -366,7 +361,12 @@ def differences(Z: Matrix, index: Array) -> tuple[Matrix, Matrix]:
 
 
 def margins(Z: Matrix, index: Array, M: Matrix | None = None) -> Array:
-    """⟨M, A_t⟩ = d²(c, d) − d²(a, b) of every comparison; M = None is the identity; on the host."""
+    """⟨M, A_t⟩ = d²(c, d) − d²(a, b) of every comparison; M = None is the identity; on the host.
+
+    ``index`` may hold triplets (i, j, k), which stand for (i, j, i, k).
+    """
+    if index.shape[1] == 3 and (is_sparse(Z) or is_device_array(Z)):
+        index = index[:, [0, 1, 0, 2]]
     if is_sparse(Z):
         if M is not None:
             raise TypeError("margins of sparse rows are those of the identity")
@@ -383,13 +383,8 @@ def margins(Z: Matrix, index: Array, M: Matrix | None = None) -> Array:
         return to_numpy(xp.concat(parts))
     from . import kernels
 
-    out = np.empty(len(index), dtype=Z.dtype)
-    run_blocks(
-        lambda start, stop: kernels.margins(Z, W, index, start, stop, out),
-        len(index),
-        smallest=2000,
-    )
-    return out
+    n, out = len(index), np.empty(len(index), dtype=Z.dtype)
+    return fill_by_threads(kernels.margins, out, Z, W, index, total=n, smallest=2000)
 
 
 def comparison_graph(index: Array, weight: Array, n_rows: int) -> sp.csr_matrix:
@@ -426,13 +421,8 @@ def _graph_dot(index: Array, beta: Array, Y: Array) -> Array:
     from . import kernels
 
     beta = np.asarray(beta, dtype=Y.dtype)
-    out = np.zeros_like(Y, order="C")
-    run_blocks(
-        lambda start, stop: kernels.graph_dot(index, beta, Y, start, stop, out),
-        Y.shape[1],
-        smallest=16,
-    )
-    return out
+    n, out = Y.shape[1], np.zeros_like(Y, order="C")
+    return fill_by_threads(kernels.graph_dot, out, index, beta, Y, total=n, smallest=16)
 
 
 # --- matrices of inner products --------------------------------------------------------------

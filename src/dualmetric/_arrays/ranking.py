@@ -164,30 +164,48 @@ def average_precisions(X: Matrix, labels: Array, counts: Array, queries: Array) 
         return _precisions_on_device(X, labels, counts, queries)
     from . import kernels
 
+    result = np.full(len(labels), np.nan)
+
+    def rank(block: Array, keys: Array) -> None:
+        # NumPy's vectorised sort of plain integers is far faster than anything compiled here
+        keys.sort(axis=1)
+        result[block] = kernels.ranked_precisions(keys.view(np.int64))
+
+    rank_queries(X, labels, np.unique(queries[counts[labels[queries]] > 1]), rank, _BLOCK_BYTES)
+    return result[queries]
+
+
+def rank_queries(
+    X: Matrix,
+    labels: Array,
+    queries: Array,
+    rank: Callable[[Array, Array], None],
+    block_bytes: int,
+) -> None:
+    """Call ``rank(block, keys)`` with blocks of the queries and their `kernels.ranking_keys`.
+
+    All threads together hold about ``block_bytes`` of keys, which ``rank`` may overwrite.
+    """
+    from . import kernels
+
     n = len(labels)
     fill, origin = squared_distances(X)
     copies = np.flatnonzero(origin != np.arange(n))
-    result = np.full(n, np.nan)
-    asked = np.unique(queries[counts[labels[queries]] > 1])
-    step = max(1, _BLOCK_BYTES // (8 * n * n_threads()))
+    step = max(1, block_bytes // (8 * n * n_threads()))
 
-    def rank(start: int, stop: int) -> None:
+    def work(start: int, stop: int) -> None:
         memory = np.empty((min(step, stop - start), n))
         for first in range(start, stop, step):
-            block = asked[first : min(first + step, stop)]
+            block = queries[first : min(first + step, stop)]
             distances = memory[: len(block)]
             fill(block, distances)
-            keys = distances.view(np.int64)
-            kernels.ranking_keys(keys, block, labels, origin, copies)
-            # NumPy's vectorised sort of plain integers is far faster than anything compiled here
-            keys.view(np.uint64).sort(axis=1)
-            result[block] = kernels.ranked_precisions(keys)
+            kernels.ranking_keys(distances.view(np.int64), block, labels, origin, copies)
+            rank(block, distances.view(np.uint64))
 
     # Each thread takes whole queries, products included: the threads that BLAS would start
     # itself go on spinning after each product and slow down the sorting.
     with single_blas_thread():
-        run_blocks(rank, len(asked), smallest=1 + 2**17 // n)
-    return result[queries]
+        run_blocks(work, len(queries), smallest=1 + 2**17 // n)
 
 
 def squared_distances(X: Matrix) -> tuple[Callable[[Array, Array], None], Array]:

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from .._types import Array
 from .namespace import blocks_of, device_of, indices_like, library, like, namespace
-from .system import run_blocks
+from .system import fill_by_threads, run_blocks
 
 
 def is_sparse(X: object) -> bool:
@@ -95,15 +95,9 @@ def sq_distances(X: Any, left: Array, right: Array, smallest: int) -> Array:
     """‖x_left − x_right‖² for each pair of row numbers."""
     from . import kernels
 
-    out = np.empty(len(left), dtype=X.dtype)
-    run_blocks(
-        lambda start, stop: kernels.sq_distances_csr(
-            X.data, X.indices, X.indptr, left, right, start, stop, out
-        ),
-        len(left),
-        smallest=smallest,
-    )
-    return out
+    n, out = len(left), np.empty(len(left), dtype=X.dtype)
+    parts = X.data, X.indices, X.indptr, left, right
+    return fill_by_threads(kernels.sq_distances_csr, out, *parts, total=n, smallest=smallest)
 
 
 def scatter_trace(X: Any, members: Any, sizes: Array) -> float:

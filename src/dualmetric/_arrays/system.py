@@ -49,6 +49,14 @@ def one_thread() -> Iterator[None]:
             _one_thread_users -= 1
 
 
+def fill_by_threads(
+    kernel: Callable[..., None], out: Any, *arguments: Any, total: int, smallest: int
+) -> Any:
+    """``kernel(*arguments, start, stop, out)`` over parts of ``range(total)``; returns ``out``."""
+    run_blocks(lambda start, stop: kernel(*arguments, start, stop, out), total, smallest)
+    return out
+
+
 def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1) -> None:
     """Call ``work(start, stop)`` over equal parts of ``range(total)``, one part a thread.
 

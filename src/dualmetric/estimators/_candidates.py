@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     """What is to be tried."""
 
     # candidates for each parameter of DuRP; None for ``shrinkage`` chooses them by the size of X
-    axes: dict[str, Sequence[Any] | None]
+    axes: dict[str, Any]
     # candidates for the rank; None for a choice by the number of classes
     ranks: Sequence[int] | None
     fixed: dict[str, Any]  # parameters of DuRP that all candidates have
@@ -88,14 +88,14 @@ def score_candidates(
     def judge(mapped: tuple[Matrix, Matrix], distance: str) -> Array:
         return split.judge(*_compared(mapped, distance))
 
-    distances = settings.axes["distance"] or ()
+    distances = settings.axes["distance"]
     yield list(_scored("Euclidean", {}, rows, ("euclidean", "cosine"), judge, 0.0))
     shrinkages = settings.axes["shrinkage"]
     if shrinkages is None:
         n, d = rows[0].shape
         shrinkages = _WIDE_SHRINKAGES if d > DENSE_LIMIT and n >= SPAN_LIMIT else _SHRINKAGES
     yield from _whitened(rows, split, shrinkages, distances, judge)
-    for lift in _lifts(X, settings.axes["lift"] or ()):
+    for lift in _lifts(X, settings.axes["lift"]):
         ranks = _ranks(settings.ranks, n_classes, X.shape, lift)
         for base, spent, found, mapped in _directions(
             rows, split, lift, shrinkages, ranks, settings, seed
@@ -107,8 +107,8 @@ def n_groups(X: Matrix, settings: Settings) -> int:
     """How many groups `score_candidates` yields for a split, at most."""
     axes = settings.axes
     shrinkages = len(axes["shrinkage"] or _SHRINKAGES)
-    lifts = len(_lifts(X, axes["lift"] or ()))
-    return 1 + shrinkages + lifts * shrinkages * len(axes["sampler"] or ()) * len(axes["reg"] or ())
+    lifts = len(_lifts(X, axes["lift"]))
+    return 1 + shrinkages + lifts * shrinkages * len(axes["sampler"]) * len(axes["reg"])
 
 
 def _lifts(X: Matrix, lifts: Sequence[Any]) -> list[Any]:
@@ -204,12 +204,12 @@ def _directions(
     if lifted.lift is not None:
         test = lifted.lift.apply(test, lifted.nystroem)
     most = None if None in ranks else max(rank for rank in ranks if rank is not None)
-    for sampler in settings.axes["sampler"] or ():
+    for sampler in settings.axes["sampler"]:
         options = DuRP(**settings.fixed, lift=lift, sampler=sampler)
         after_sampling = deepcopy(after_lift)
         problem = stages.pose(lifted.X, split.train, options, after_sampling)
         within = stages.within_of(problem) if min(shrinkages) < 1.0 else None
-        for shrinkage, reg in product(shrinkages, settings.axes["reg"] or ()):
+        for shrinkage, reg in product(shrinkages, settings.axes["reg"]):
             if shrinkage < 1.0 and within is not None and within[0].trace <= 0.0:
                 continue
             base = {"lift": lift, "sampler": sampler, "shrinkage": shrinkage, "reg": reg}
@@ -256,12 +256,10 @@ def _read_off(
 ) -> Iterator[Candidate]:
     """Candidates of all ranks, powers and distances along the same directions."""
     few = min((rank for rank in ranks if rank is not None), default=None)
-    for rank, power in product(ranks, settings.axes["power"] or ()):
+    for rank, power in product(ranks, settings.axes["power"]):
         if power < 0.0 and rank != few:
             continue  # the last of many directions are noise, and would be the longest
         lengths = found.lengths(rank, power).astype(mapped[0].dtype)
         train, test = (part[:, : len(lengths)] * lengths for part in mapped)
         params = {**base, "n_components": rank, "power": power}
-        yield from _scored(
-            "DuRP", params, (train, test), settings.axes["distance"] or (), judge, spent
-        )
+        yield from _scored("DuRP", params, (train, test), settings.axes["distance"], judge, spent)

@@ -42,20 +42,22 @@ class Estimate(NamedTuple):
 
 
 def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
-    """What a fit of a dual estimator would need for X, without looking at its numbers."""
+    """What a fit of a dual estimator would need for X, without looking at its numbers.
+
+    The arrays and products of each stage are added up; the peak is the largest stage.
+    """
     if not hasattr(X, "shape") or type(X).__module__.startswith("dask"):
         X = open_rows(X)[0]
     n, d = (int(size) for size in X.shape)
     itemsize = 4 if str(getattr(X, "dtype", "")).endswith("float32") else 8
     n_entries = int(getattr(X, "nnz", n * d))
     sparse = hasattr(X, "nnz")
-    named = len(y) if isinstance(y, Comparisons) else None
     is_read = not X.in_memory if isinstance(X, Rows) else is_source(X)
-    copies = int(is_read) + int(options.space == "components" and not sparse)
+    n_copies = int(is_read) + int(options.space == "components" and not sparse)
     if options.max_rows is not None and n > options.max_rows:
         n_entries = n_entries * options.max_rows // n
-        n, copies = options.max_rows, max(copies, 1)
-    read = copies * n_entries * (itemsize + 4 * sparse)
+        n, n_copies = options.max_rows, max(n_copies, 1)
+    read = n_copies * n_entries * (itemsize + 4 * sparse)
     if options.lift is not None:
         d = min(n, LANDMARKS)
         read += n * d * itemsize + 4 * d * d * 8  # kernel features, and what gives them
@@ -63,48 +65,17 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
     if options.prior is not None:
         read += 2 * n_entries * (itemsize + 4 * sparse)  # rows whitened, and at length one
         read += 4 * min(d, DENSE_LIMIT) ** 2 * 8
-    found = estimate_fit(
-        n_rows=n,
-        n_features=d,
-        n_entries=n_entries,
-        itemsize=itemsize,
-        sparse=sparse,
-        dual_dimensions=min(getattr(options, "n_projections", d), d),
-        rebuilt_in_original=options.rebuilt,
-        n_triplets=options.n_triplets if named is None else named,
-        n_components=options.n_components,
-        max_epochs=options.max_epochs,
-        whitened=options.shrinkage < 1.0,
-        span_limit=SPAN_LIMIT,
-    )
-    return found._replace(memory=found.memory + read)
-
-
-def estimate_fit(
-    *,
-    n_rows: int,
-    n_features: int,
-    n_entries: int,
-    itemsize: int,
-    sparse: bool,
-    dual_dimensions: int,
-    rebuilt_in_original: bool,
-    n_triplets: int,
-    n_components: int | None,
-    max_epochs: int,
-    whitened: bool,
-    span_limit: int,
-) -> Estimate:
-    """Add up the arrays and products of each stage; the peak is the largest stage."""
-    n, d, m, N = n_rows, n_features, dual_dimensions, n_triplets
+    m = min(getattr(options, "n_projections", d), d)
+    N = len(y) if isinstance(y, Comparisons) else options.n_triplets
+    whitened, in_original = options.shrinkage < 1.0, options.rebuilt
     route = "matrix"
-    if rebuilt_in_original and n < min(d, span_limit):
+    if in_original and n < min(d, SPAN_LIMIT):
         route = "span"
-    elif rebuilt_in_original and d > DENSE_LIMIT:
+    elif in_original and d > DENSE_LIMIT:
         route = "products"
-    width = {"span": min(n, d), "matrix": d if rebuilt_in_original else m, "products": d}[route]
+    width = {"span": min(n, d), "matrix": d if in_original else m, "products": d}[route]
     m = min(m, width)  # all dimensions, for DuOri, are those of the span
-    rank = min(n_components or (DEFAULT_WIDE_RANK if route == "products" else width), width)
+    rank = min(options.n_components or (DEFAULT_WIDE_RANK if route == "products" else width), width)
 
     entry = itemsize + 4 if sparse else itemsize
     stored = n_entries * entry if sparse else 0  # a copy of a sparse X; a dense one is viewed
@@ -117,7 +88,7 @@ def estimate_fit(
     if n <= ALL_PAIRS_ROWS:  # their distances, and a product, which may be sparse, that gives them
         sampling += n * n * (2 * itemsize + (entry if sparse else 0)) + 2 * stored
     solving = (4 * n * m + 3 * m * m) * itemsize + N * (40 + itemsize)
-    solving += (width if rebuilt_in_original else d) * m * (8 + itemsize)  # the projection
+    solving += (width if in_original else d) * m * (8 + itemsize)  # the projection
     if whitened and route == "products":  # columns drawn, and solved for
         solving += d * m * max(16 + itemsize, 8 * itemsize) + 4 * n * m * itemsize
     graph = 6 * N * (itemsize + 4) * 3
@@ -130,13 +101,14 @@ def estimate_fit(
         squares = (3 + (4 if whitened else 0)) * width * width * max(itemsize, 8)
         rebuilding = squares + (3 * n * n * 8 if route == "span" else 0)
         rebuilding += 3 * min(2**24, n * width * itemsize)
-        rebuilding += 2 * stored if rebuilt_in_original else 0  # by columns, and a part of them
+        rebuilding += 2 * stored if in_original else 0  # by columns, and a part of them
     rebuilding += n * m * itemsize  # the rows of the dual problem are still there
     largest = max(measuring, sampling, solving, graph + rebuilding)
-    memory = copies + N * 24 + largest + d * rank * itemsize
+    memory = read + copies + N * 24 + largest + d * rank * itemsize
 
     per_row = n_entries / max(n, 1)
-    work = 2 * 3 * N * per_row + 2.0 * n_entries * m + max_epochs * N * (4.0 * m * m + 12 * m)
+    work = 2 * 3 * N * per_row + 2.0 * n_entries * m
+    work += options.max_epochs * N * (4.0 * m * m + 12 * m)
     if route == "products":
         solves = 9 if whitened else 1
         block = rank + OVERSAMPLING

@@ -31,7 +31,13 @@ from ..supervision import Comparisons, Labels
 from ._estimate import Estimate, estimate_dual
 from .base import LearnedMetricEstimator, Training, generator, open_training
 
-_ATTRIBUTES = """metric_ : Metric
+_SECTIONS = """Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    metric_ : Metric
         The learned metric: save it, apply it elsewhere.
     components_ : ndarray of shape (rank, n_features_in_)
         Its directions, one per row.
@@ -57,12 +63,12 @@ def _prior_option() -> Any:
     return option(
         "object",
         default=None,
-        help="The distance that is kept wherever the comparisons do not contradict it. None "
-        "learns from "
-        'nothing, as the paper does. "identity" is the plain distance, "whitening" that of rows '
-        "whitened with ``shrinkage`` (0.9, for example; up to 4,000 features), and a metric is "
-        "corrected in the directions that the comparisons ask for. Safer with few judgements, and "
-        'for classes that were not learned from; works well with ``distance="cosine"``.',
+        help="The distance that is kept wherever the comparisons do not contradict it. None learns "
+        'from nothing, as the paper does. "identity" is the plain distance, "whitening" that '
+        "of rows whitened with ``shrinkage`` (0.9, for example; up to 4,000 features), and a "
+        "metric is corrected in the directions that the comparisons ask for. Safer with few "
+        "judgements, and for classes that were not learned from; works well with "
+        '``distance="cosine"``.',
         type='{None, "identity", "whitening"} or Metric',
         flag="identity or whitening: the distance to keep unless the data contradict it.",
     )
@@ -80,9 +86,9 @@ def _projections_option(purpose: str) -> Any:
 
 
 def _documented(cls: Any) -> Any:
-    """Make the options, and fill in the attributes that the four estimators share."""
+    """Make the options, and fill in the sections of docstrings that the four estimators share."""
     if cls.__doc__ is not None:
-        cls.__doc__ = cls.__doc__.replace("{attributes}", _ATTRIBUTES)
+        cls.__doc__ = cls.__doc__.replace("{sections}", _SECTIONS)
     return with_options(cls)
 
 
@@ -218,13 +224,7 @@ class DuRP(DualEstimator):
     its variables then weigh the comparisons' matrices in all the original dimensions. The metric is
     not confined to the projection, and costs little more than one learned there.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {sections}
 
     See Also
     --------
@@ -254,13 +254,7 @@ class DuOri(DualEstimator):
 
     What DuRP approximates: each step works with a d × d matrix.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {sections}
 
     See Also
     --------
@@ -274,13 +268,7 @@ class DuOri(DualEstimator):
 class SRP(DualEstimator):
     """A metric learned on random projections and confined to them: a baseline.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {sections}
 
     See Also
     --------
@@ -299,13 +287,7 @@ class SRP(DualEstimator):
 class SPCA(DualEstimator):
     """A metric learned on principal components and confined to them: a baseline.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {sections}
     """
 
     space: ClassVar[str] = "components"

@@ -77,6 +77,8 @@ class MetricCV(LearnedMetricEstimator):
         As in `GridSearchCV`: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
         ``std_test_score``, ``rank_test_score``, ``mean_fit_time`` (of the part that settings
         share), ``mean_score_time``; and ``estimator``, the name of the class.
+    best_plain_ : tuple of (str, float)
+        The better plain distance, and its score.
     best_index_ : int
         Place of the choice in ``cv_results_``.
     refit_time_ : float

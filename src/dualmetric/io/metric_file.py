@@ -9,16 +9,20 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .._types import Array
+from .._version import __version__
+from ..lift import Lift
 from ._forms import FileError
 from .atomic import write_atomically
+
+_T = TypeVar("_T")
 
 FORMAT_VERSION = 4
 MOST_FEATURES = 2**31 - 1
@@ -34,6 +38,67 @@ _FREE_HEADER = 32_000_000  # bytes; a longer one may be this much longer than th
 _HEADER_TOKENS = 1_000
 _FREE_TOKENS = 2_000_000  # of a description, and two, a name and a comma, for each row of a tensor
 _TOKEN = re.compile(r'[,\[{]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # never looks back
+
+
+def save(path: str | os.PathLike[str], metric: Any) -> None:
+    """Write a metric, its ``info`` and, where that does not name one, the version of dualmetric."""
+    header: dict[str, Any] = {
+        "n_features": metric.n_features,
+        "feature_names": metric.feature_names,
+        "info": {"version": __version__, **metric.info},
+        **_described(metric),
+    }
+    tensors = _tensors(metric)
+    if metric.before is not None:
+        header["before"] = _described(metric.before)
+        tensors |= {f"before.{name}": part for name, part in _tensors(metric.before).items()}
+    write(path, header, tensors)
+
+
+def load(path: str | os.PathLike[str], make: Callable[..., _T]) -> _T:
+    """Read a metric; ``make`` is its class."""
+    header, tensors = read(Path(path))
+    n_features, names, info = (header.get(key) for key in ("n_features", "feature_names", "info"))
+    inner = {
+        name.removeprefix("before."): tensors.pop(name)
+        for name in list(tensors)
+        if name.startswith("before.")
+    }
+    try:
+        before = None
+        if "before" in header:
+            before = make(n_features=n_features, **_arguments(header["before"], inner))
+        more = {"feature_names": names, "info": info, "before": before}
+        return make(n_features=n_features, **_arguments(header, tensors), **more)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
+
+
+def _described(metric: Any) -> dict[str, Any]:
+    """What a file says about one step."""
+    outside = {"outside": metric.outside} if metric.outside else {}
+    lift = {} if metric.lift is None else {"gamma": metric.lift.gamma}
+    return {"distance": metric.kind, **outside, **lift}
+
+
+def _tensors(metric: Any) -> dict[str, Array]:
+    """Arrays of one step."""
+    landmarks = None if metric.lift is None else metric.lift.landmarks
+    parts = {"factor": metric.factor, "centre": metric.centre, "idf": metric.idf}
+    parts["landmarks"] = landmarks
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _arguments(described: dict[str, Any], tensors: dict[str, Array]) -> dict[str, Any]:
+    """Arguments that make one step again."""
+    landmarks = tensors.pop("landmarks", None)
+    return {
+        "distance": described.get("distance", "euclidean"),
+        "outside": described.get("outside", 0.0),
+        "lift": None if landmarks is None else Lift(landmarks, described["gamma"]),
+        "factor": None,
+        **tensors,
+    }
 
 
 def write(path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, Array]) -> None:

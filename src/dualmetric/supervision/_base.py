@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -90,26 +91,24 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int) -> A
     return array
 
 
-def refuse_same_row(index: Array, places: tuple[int, int], names: str, what: str) -> None:
-    """Refuse a line that compares a row with itself."""
-    same = index[:, places[0]] == index[:, places[1]]
-    if same.any():
-        line = int(np.flatnonzero(same)[0])
-        raise ValueError(
-            f"{what}[{line}] = {index[line].tolist()}: {names} are the same row, which says "
-            "nothing about distances; leave it out"
-        )
+def index_type(n_rows: int) -> type[np.signedinteger]:
+    """Type of row numbers: int32 where that is wide enough."""
+    return np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
 
 
 def compact(index: Array, n_rows: int) -> Array:
-    """Copy row numbers as int32 where that is wide enough, else int64."""
-    dtype = np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
-    return np.array(index, dtype=dtype, order="C")
+    """Copy row numbers in their `index_type`."""
+    return np.array(index, dtype=index_type(n_rows), order="C")
 
 
 def agreement(margins: Array) -> Array:
     """1 for each comparison that is satisfied, d²(c, d) above d²(a, b), and ½ for a tie."""
     return 0.5 + 0.5 * np.sign(margins).astype(np.float64)
+
+
+def triplets_as_pairs(triplets: Array) -> Array:
+    """Row numbers (i, j, i, k) of triplets (i, j, k)."""
+    return np.ascontiguousarray(triplets[:, [0, 1, 0, 2]])
 
 
 class Comparisons(Supervision):
@@ -138,6 +137,12 @@ class Comparisons(Supervision):
     """
 
     scorings: tuple[str, ...] = ("agreement",)
+    _what = "comparisons"
+    _columns: tuple[str, ...] = ("a", "b", "c", "d")
+    _different: tuple[tuple[int, int], ...] = (
+        (0, 1),
+        (2, 3),
+    )  # columns that must not name the same row
 
     def __init__(self, index: Any, margin: Any = None, weight: Any = None) -> None:
         self.index, self.margin, self.weight = index, margin, weight
@@ -146,29 +151,36 @@ class Comparisons(Supervision):
     def of_triplets(cls, triplets: Array) -> "Comparisons":
         """Comparisons (i, j, i, k) of triplets (i, j, k), which have been checked."""
         ones = np.ones(len(triplets))
-        return cls(np.ascontiguousarray(triplets[:, [0, 1, 0, 2]]), ones, ones)
+        return cls(triplets_as_pairs(triplets), ones, ones)
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} comparisons>"
+        return f"<{len(self):,} {self._what}>"
 
     def check(self, n_rows: int) -> Self:
-        """Return checked comparisons.
+        """Return the same, checked.
 
-        Those that compare a pair with itself are left out with a warning, and those of weight 0
+        Comparisons of a pair with itself are left out with a warning, and those of weight 0
         without.
         """
-        index = check_index(self.index, ("a", "b", "c", "d"), "comparisons", n_rows)
-        refuse_same_row(index, (0, 1), "a and b", "comparisons")
-        refuse_same_row(index, (2, 3), "c and d", "comparisons")
+        index = check_index(self.index, self._columns, self._what, n_rows)
+        for one, other in self._different:
+            same = np.flatnonzero(index[:, one] == index[:, other])
+            if len(same):
+                raise ValueError(
+                    f"{self._what}[{same[0]}] = {index[same[0]].tolist()}: {self._columns[one]} "
+                    f"and {self._columns[other]} are the same row, which says nothing about "
+                    "distances; leave it out"
+                )
         margin = self._per_comparison(self.margin, "margin", len(index))
         weight = self._per_comparison(self.weight, "weight", len(index))
         if (weight < 0).any():
             line = int(np.flatnonzero(weight < 0)[0])
             raise ValueError(f"weight[{line}] = {weight[line]:g} is negative: weights start at 0")
-        same_pair = (np.sort(index[:, :2], axis=1) == np.sort(index[:, 2:], axis=1)).all(axis=1)
+        near, far = np.split(np.sort(self._pairs(index).reshape(-1, 2, 2), axis=2), 2, axis=1)
+        same_pair = (near == far).all(axis=(1, 2))
         silent = same_pair | (weight == 0)
         if silent.all():
             raise ValueError(
@@ -181,7 +193,7 @@ class Comparisons(Supervision):
                 "rows with itself: they say nothing and are left out"
             )
         keep = ~silent
-        return type(self)(compact(index[keep], n_rows), margin[keep], weight[keep])
+        return self._replaced(compact(index[keep], n_rows), margin[keep], weight[keep])
 
     @staticmethod
     def _per_comparison(values: Any, name: str, n: int) -> Array:
@@ -214,7 +226,7 @@ class Comparisons(Supervision):
     def take(self, rows: Array) -> Self:
         """Return the same comparisons over ``X[rows]``, where ``rows`` holds all that they name."""
         index = compact(np.searchsorted(rows, self.index), len(rows))
-        return type(self)(index, self.margin, self.weight)
+        return self._replaced(index, self.margin, self.weight)
 
     def with_margin(self, margin: Array) -> "Comparisons":
         """The same comparisons with other margins."""
@@ -223,12 +235,12 @@ class Comparisons(Supervision):
     def compare(
         self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
     ) -> "Comparisons":
-        """Return the comparisons themselves."""
-        return Comparisons(self.index, self.margin, self.weight)
+        """Return the comparisons themselves: (i, j, i, k) for a triplet (i, j, k)."""
+        return Comparisons(self._pairs(self.index), self.margin, self.weight)
 
     def within(self, X: Matrix, rows: Array) -> Within:
         """Scatter of the differences of rows that should be close."""
-        pairs = np.unique(self.take(rows)._index4()[:, :2], axis=0)
+        pairs = np.unique(self._pairs(self.take(rows).index)[:, :2], axis=0)
         return within_pairs(X, *np.ascontiguousarray(pairs.T))
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
@@ -251,7 +263,7 @@ class Comparisons(Supervision):
         for train, test in check_cv(cv).split(places):
             learned, held_out = self._part(train), self._part(test)
             rows, tested = learned.rows(), held_out.rows()
-            index = held_out.take(tested)._index4()
+            index = self._pairs(held_out.take(tested).index)
 
             def judge(_: Matrix, mapped: Matrix, index: Array = index) -> Array:
                 return agreement(ops.margins(ops.canonical(mapped), index))
@@ -259,13 +271,20 @@ class Comparisons(Supervision):
             yield Split(rows, tested, learned.take(rows), judge)
 
     def _part(self, places: Array) -> Self:
-        return type(self)(self.index[places], self.margin[places], self.weight[places])
+        return self._replaced(self.index[places], self.margin[places], self.weight[places])
 
-    def _index4(self) -> Array:
-        return self.index
+    def _replaced(self, index: Array, margin: Array, weight: Array) -> Self:
+        new = copy(self)
+        new.index, new.margin, new.weight = index, margin, weight
+        return new
+
+    @staticmethod
+    def _pairs(index: Array) -> Array:
+        """Row numbers (a, b, c, d) of each line."""
+        return index
 
     def score(self, metric: Any, X: Any) -> float:
         """Share of the comparisons that the metric satisfies."""
         rows, _ = open_rows(X)
         checked = self.check(rows.shape[0])
-        return float(np.mean(agreement(metric.margins(rows, checked._index4()))))
+        return float(np.mean(agreement(metric.margins(rows, self._pairs(checked.index)))))

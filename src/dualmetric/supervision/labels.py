@@ -14,7 +14,7 @@ from ..scatter import Within, within_classes
 from ._base import Comparisons, Split, Supervision
 from .sampling import sample_triplets
 
-MOST_QUERIES = 1500
+MOST_HELD_OUT = 1500
 """Held-out rows that are scored: enough to tell settings apart, few enough to rank quickly."""
 
 N_VOTES = 5
@@ -97,8 +97,8 @@ class Labels(Supervision):
         else:
             parts = check_cv(cv, codes, classifier=True).split(X, codes)
         for train, test in parts:
-            if len(test) > MOST_QUERIES:
-                test = np.sort(rng.choice(test, MOST_QUERIES, replace=False))
+            if len(test) > MOST_HELD_OUT:
+                test = np.sort(rng.choice(test, MOST_HELD_OUT, replace=False))
             _check_part(codes[train], "learn from")
             _check_part(codes[test], "score on")
             judge = _judge(codes[train], codes[test], scoring, votes, seed)

@@ -19,7 +19,7 @@ from .._arrays.namespace import to_numpy
 from .._options import option
 from .._types import Array, Matrix
 from .._validation import warn
-from ._base import compact
+from ._base import compact, index_type
 
 SAMPLERS = ("active", "neighbors")
 _N_NEIGHBORS = 10
@@ -46,10 +46,6 @@ def sampler_option() -> Any:
         choices=SAMPLERS,
         flag="active ranks best, neighbors protects k-NN accuracy.",
     )
-
-
-def _index_dtype(n_rows: int) -> type[np.signedinteger]:
-    return np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
 
 
 def sample_triplets(
@@ -81,7 +77,7 @@ class _Classes:
 
     def __init__(self, y: Array) -> None:
         names, label = np.unique(y, return_inverse=True)
-        dtype = _index_dtype(len(label))
+        dtype = index_type(len(label))
         self.label = label.astype(dtype)
         self.size = np.bincount(label)
         if len(names) < 2:
@@ -155,7 +151,7 @@ def _margins(X: Matrix) -> Callable[[Array], Array]:
     """A function that gives ‖x_i − x_k‖² − ‖x_i − x_j‖² for triples of row numbers (i, j, k)."""
     n = X.shape[0]
     if n > ALL_PAIRS_ROWS:
-        return lambda index: ops.margins(X, np.ascontiguousarray(index[:, [0, 1, 0, 2]]))
+        return lambda index: ops.margins(X, index)
     # few rows: the same pairs come again and again
     every = np.concatenate([to_numpy(part) for _, part in ops.sq_distance_blocks(X)])
 
@@ -180,7 +176,7 @@ def _active_triplets(
         candidates = rng.permutation(classes.all())  # before they are compared: see below
         found = candidates[compare(candidates) < margin][:n_triplets]
     else:
-        found = np.empty((0, 3), dtype=_index_dtype(n))
+        found = np.empty((0, 3), dtype=index_type(n))
         drawn = 0
         most = max(_DRAWS_PER_TRIPLET * n_triplets, _MIN_DRAWS)
         # batches of one size: were it to follow from what was found, one comparison that rounding

@@ -1,11 +1,9 @@
 """Triplets: the paper's supervision."""
 
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-
-from .._types import Array, Matrix
-from ._base import Comparisons, check_index, compact, refuse_same_row
+from .._types import Array
+from ._base import Comparisons, triplets_as_pairs
 
 
 class Triplets(Comparisons):
@@ -26,32 +24,13 @@ class Triplets(Comparisons):
     array([ True])
     """
 
+    _what = "triplets"
+    _columns = ("anchor", "positive", "negative")
+    _different = ((0, 1), (0, 2), (1, 2))
+
     def __init__(self, index: Any) -> None:
         super().__init__(index)
 
-    def __repr__(self) -> str:
-        return f"<{len(self):,} triplets>"
-
-    def check(self, n_rows: int) -> Self:
-        """Return checked triplets; one that names a row twice is refused."""
-        index = check_index(self.index, ("anchor", "positive", "negative"), "triplets", n_rows)
-        refuse_same_row(index, (0, 1), "anchor and positive", "triplets")
-        refuse_same_row(index, (0, 2), "anchor and negative", "triplets")
-        refuse_same_row(index, (1, 2), "positive and negative", "triplets")
-        return type(self)(compact(index, n_rows))
-
-    def take(self, rows: Array) -> Self:
-        """Return the same triplets over ``X[rows]``, where ``rows`` holds all that they name."""
-        return type(self)(compact(np.searchsorted(rows, self.index), len(rows)))
-
-    def compare(
-        self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
-    ) -> Comparisons:
-        """Return the comparison (i, j, i, k) for each triplet (i, j, k)."""
-        return Comparisons.of_triplets(self.index)
-
-    def _part(self, places: Array) -> Self:
-        return type(self)(self.index[places])
-
-    def _index4(self) -> Array:
-        return np.ascontiguousarray(self.index[:, [0, 1, 0, 2]])
+    @staticmethod
+    def _pairs(index: Array) -> Array:
+        return triplets_as_pairs(index)
