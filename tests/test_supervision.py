@@ -672,3 +672,9 @@ class TestScore:
     def test_rows_that_x_does_not_have(self):
         with pytest.raises(ValueError, match=r"comparisons\[0\].*from 0 to 2"):
             Comparisons([[0, 1, 2, 3]]).score(Metric(np.eye(1)), np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize(("width", "kind"), [(3, "Triplets"), (4, "Comparisons")])
+def test_row_numbers_passed_as_labels_get_a_hint(width, kind):
+    with pytest.raises(ValueError, match=rf"y should be a 1d array.*{kind}\(y\)"):
+        DuRP().fit(np.eye(6), np.arange(6 * width).reshape(6, width) % 6)

@@ -38,7 +38,14 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
         given = "is None" if y is None else f"is the string {y!r}, not an array"
         raise ValueError(
             f"{name} {given}: give one label for each row (the name of a column will do only where "
-            "X is a Dask DataFrame)"
+            "X is a data frame)"
+        )
+    shape = np.shape(y)
+    if len(shape) == 2 and shape[1] in (3, 4):
+        kind = "Triplets" if shape[1] == 3 else "Comparisons"
+        raise ValueError(
+            f"y should be a 1d array of labels; {name} has shape {tuple(shape)}: for row numbers "
+            f"of X, pass {kind}({name})"
         )
     labels = column_or_1d(to_numpy(y), warn=True)
     if len(labels) != n_rows:

@@ -87,6 +87,10 @@ def check_prior(options: Any, n_features: int) -> None:
             "prior is a Metric that scales rows before it maps them, and a prior must be linear: "
             "use one that was learned without a prior, or with distance='euclidean'"
         )
+    if prior.kind == "cosine" and options.distance != "cosine":
+        raise ValueError(
+            "prior compares rows by the cosine, and distance is 'euclidean': use distance='cosine'"
+        )
     if prior.idf is not None:
         raise ValueError(
             "prior weighs counts by tf-idf, and fit takes rows as they are: weigh the rows first "

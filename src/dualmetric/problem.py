@@ -122,7 +122,7 @@ class DualOptions:
         above=True,
     )
     distance: str = distance_option(
-        note="Learning is the same, except with a prior: rows are then learned from at length one."
+        note="Learning is the same; with a prior that is named, it is from rows of length one."
     )
     scale: bool = scale_option()
     random_state: Any = random_state_option(

@@ -117,9 +117,11 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
     def _described(self) -> dict[str, Any]:
         """What a metric remembers about the estimator that learned it."""
         parameters = {
-            key: value
+            key: repr(value) if hasattr(value, "n_features") else value  # a prior is a metric
             for key, value in self.get_params(deep=False).items()
-            if value is None or isinstance(value, bool | int | float | str)
+            if value is None
+            or isinstance(value, bool | int | float | str)
+            or hasattr(value, "n_features")
         }
         return {"method": type(self).__name__, "parameters": parameters}
 

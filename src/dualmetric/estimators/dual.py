@@ -121,7 +121,9 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         """
         check_options(self)
         rng = generator(self.random_state)
-        training = open_training(type(self).__name__, X, y, self.max_rows, rng)
+        named = isinstance(self.prior, Metric) and self.prior.feature_names is not None
+        known = self.prior if named else None  # columns of a data frame are taken by its names
+        training = open_training(type(self).__name__, X, y, self.max_rows, rng, known)
         check_prior(self, training.rows.n_features)
         self._say_rows_used(training.counts, self.verbose)
         n, d = training.X.shape
