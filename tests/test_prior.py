@@ -667,23 +667,25 @@ def test_triplets_and_labels_too(rng, random_index):
         assert model.score(X, supervision) > Euclidean().fit(X).score(X, supervision)
 
 
-def test_columns_are_taken_by_the_names_of_the_prior(rng):
+def test_columns_are_taken_by_the_names_of_the_prior():
     pd = pytest.importorskip("pandas")
-    y = np.arange(40) % 2
-    X = rng.normal(size=(40, 4)) + 2.0 * y[:, None] * [1, 0, 0, 0]
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    X, y = make_classes()
+    frame = pd.DataFrame(X, columns=list("abcdefghijkl"))
     prior = DuRP(n_triplets=500, random_state=0).fit(frame, y).metric_
     expected = DuRP(prior=prior, n_triplets=500, random_state=0).fit(frame, y).metric_
-    turned = DuRP(prior=prior, n_triplets=500, random_state=0).fit(frame[list("dcba")], y).metric_
+    turned = (
+        DuRP(prior=prior, n_triplets=500, random_state=0)
+        .fit(frame[list("lkjihgfedcba")], y)
+        .metric_
+    )
     np.testing.assert_array_equal(turned.pairwise(frame), expected.pairwise(frame))
     assert expected.info["parameters"]["prior"] == repr(prior)
     with pytest.raises(ValueError, match="X has no column 'a'"):
-        DuRP(prior=prior).fit(frame.rename(columns={"a": "e"}), y)
+        DuRP(prior=prior).fit(frame.rename(columns={"a": "z"}), y)
 
 
-def test_a_cosine_prior_needs_the_cosine(rng):
-    y = np.arange(40) % 2
-    X = rng.normal(size=(40, 4)) + 2.0 * y[:, None] * [1, 0, 0, 0]
+def test_a_cosine_prior_needs_the_cosine():
+    X, y = make_classes()
     prior = DuRP(distance="cosine", n_triplets=500, random_state=0).fit(X, y).metric_
     with pytest.raises(ValueError, match="use distance='cosine'"):
         DuRP(prior=prior).fit(X, y)
