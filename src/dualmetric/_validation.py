@@ -40,7 +40,7 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
             f"{name} {given}: give one label for each row (the name of a column will do only where "
             "X is a data frame)"
         )
-    shape = np.shape(y)
+    shape = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] in (3, 4):
         kind = "Triplets" if shape[1] == 3 else "Comparisons"
         raise ValueError(
