@@ -40,11 +40,11 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
             f"{name} {given}: give one label for each row (the name of a column will do only where "
             "X is a data frame)"
         )
-    shape = getattr(y, "shape", ())
+    shape: tuple[int, ...] = tuple(getattr(y, "shape", ()))
     if len(shape) == 2 and shape[1] in (3, 4):
         kind = "Triplets" if shape[1] == 3 else "Comparisons"
         raise ValueError(
-            f"y should be a 1d array of labels; {name} has shape {tuple(shape)}: for row numbers "
+            f"y should be a 1d array of labels; {name} has shape {shape}: for row numbers "
             f"of X, pass {kind}({name})"
         )
     labels = column_or_1d(to_numpy(y), warn=True)
