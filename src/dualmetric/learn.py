@@ -6,7 +6,7 @@ candidates what they have in common.
 1. `lift_rows`: kernel features, where there is a lift.
 2. `pose`: the prior, the unit of length, the comparisons, and the rows that they name.
 3. `project`: the scatter, and the rows in the space where the dual problem is solved.
-4. `solve_dual`: the dual variables.
+4. `solve`: the dual variables, and the weights of the comparisons in the metric.
 5. `directions` and `in_original_space`: the metric in the original space.
 """
 
@@ -99,25 +99,16 @@ def learn(
     clock.stop("sampling")
     Z, basis, scatter, problem = project(problem, options, rng, W)
     clock.stop("projection")
-    reg = regularisation(problem, options)
-    solution = solve_dual(
-        Z,
-        problem.comparisons,
-        get_loss(options.loss),
-        reg=reg,
-        max_epochs=options.max_epochs,
-        tol=options.tol,
-        rng=rng,
-        callback=callback,
-    )
+    solution, weight = solve(problem, Z, options, rng, callback)
     clock.stop("solving")
-    weight = solution.beta / (reg * len(problem.comparisons) * problem.unit**2)
     outside = 0.0
     if problem.prior is None:
         found = directions(problem, weight, options, rng, scatter=scatter)
         factor, residual = found.factor(power=options.power) / problem.unit, found.residual
     else:
-        factor, outside, residual = correct_prior(problem, weight, reg, options, rng)
+        factor, outside, residual = correct_prior(
+            problem, weight, regularisation(problem, options), options, rng
+        )
     if factor is not None:
         factor = in_original_space(factor, problem, None if options.rebuilt else basis)
         if problem.mapped is not None and not scales_rows_first(options):
@@ -235,9 +226,7 @@ def project(
     else:
         Z = spaces.original(rows, scatter)
     if scatter is not None and options.scale:
-        unit = length_unit(
-            Z, options.scale
-        )  # the length that counts as one is that of whitened rows
+        unit = length_unit(Z)  # the length that counts as one is that of whitened rows
         problem = replace(problem, unit=unit)
     return Z / unit, basis, scatter, problem
 
@@ -260,6 +249,28 @@ def regularisation(problem: Problem, options: DualOptions) -> float:
     if options.reg is not None:
         return float(options.reg)
     return 1.0 / len(problem.comparisons) if problem.prior is None else PRIOR_REG
+
+
+def solve(
+    problem: Problem,
+    Z: Matrix,
+    options: DualOptions,
+    rng: np.random.Generator,
+    callback: Callable[[Epoch], object] | None = None,
+) -> tuple[DualSolution, Array]:
+    """The dual variables, and the weight of each comparison's matrix in the metric."""
+    reg = regularisation(problem, options)
+    solution = solve_dual(
+        Z,
+        problem.comparisons,
+        get_loss(options.loss),
+        reg=reg,
+        max_epochs=options.max_epochs,
+        tol=options.tol,
+        rng=rng,
+        callback=callback,
+    )
+    return solution, solution.beta / (reg * len(problem.comparisons) * problem.unit**2)
 
 
 def directions(

@@ -20,10 +20,8 @@ from .._arrays import ops
 from .._types import Array, Matrix
 from ..learn import SPAN_LIMIT
 from ..lift import LANDMARKS
-from ..losses import get_loss
 from ..recovery import DEFAULT_WIDE_RANK, Directions
 from ..scatter import DENSE_LIMIT, scatter_of
-from ..solver import solve_dual
 from ..supervision import Split
 from .base import generator
 from .dual import DuRP
@@ -216,16 +214,7 @@ def _directions(
             options = DuRP(**settings.fixed, **base)
             rng = deepcopy(after_sampling)
             Z, _, scatter, posed = stages.project(problem, options, rng, within=within)
-            strength = stages.regularisation(posed, options)
-            solution = solve_dual(
-                Z,
-                posed.comparisons,
-                get_loss(options.loss),
-                reg=strength,
-                max_epochs=options.max_epochs,
-                rng=rng,
-            )
-            weight = solution.beta / (strength * len(posed.comparisons) * posed.unit**2)
+            _, weight = stages.solve(posed, Z, options, rng)
             found = stages.directions(
                 posed,
                 weight,
