@@ -1089,7 +1089,7 @@ WORK = {
     LMNN: "dualmetric.estimators.lmnn.minimize",
     Whitening: "dualmetric.estimators.whitening.scatter_of",
     Euclidean: "dualmetric.estimators.base.Metric",
-    MetricCV: "dualmetric.estimators._candidates.solve_dual",
+    MetricCV: "dualmetric.learn.solve_dual",
 }
 
 
