@@ -1,5 +1,6 @@
 """LMNN: the objective against its definition, the gradient against differences, and the fit."""
 
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -95,7 +96,7 @@ def route(request, monkeypatch):
 
         def keep_all(self, X, *args):
             original(self, X, *args)
-            self._most = 2 * len(X) ** 2
+            self._most = 2 * X.shape[0] ** 2
 
         monkeypatch.setattr(_Objective, "__init__", keep_all)
 
@@ -113,11 +114,12 @@ def route(request, monkeypatch):
 @pytest.mark.parametrize("push", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("k", [1, 3, 5, 50])
 @pytest.mark.parametrize("make", [make_data, small_classes])
-def test_objective_equals_the_definition(make, k, push, rng):
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_objective_equals_the_definition(form, make, k, push, rng):
     X, y = make()
-    targets = _target_neighbors(X, y, k)
+    targets = _target_neighbors(form(X), y, k)
     for L in squares(rng, X.shape[1]):
-        value, gradient = lmnn_objective(X, y, targets, L, push)
+        value, gradient = lmnn_objective(form(X), y, targets, L, push)
         assert value == pytest.approx(plain_objective(X, y, k, L, push), rel=1e-11, abs=1e-11)
         assert gradient.shape == L.shape
 
@@ -125,8 +127,10 @@ def test_objective_equals_the_definition(make, k, push, rng):
 @pytest.mark.usefixtures("route")
 @pytest.mark.parametrize("push", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("make", [make_data, small_classes])
-def test_gradient_equals_central_differences(make, push, rng):
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_gradient_equals_central_differences(form, make, push, rng):
     X, y = make()
+    X = form(X)
     targets = _target_neighbors(X, y, 3)
     d = X.shape[1]
     for L in (np.eye(d), rng.standard_normal((d, d)), 0.4 * rng.standard_normal((d, 2))):
@@ -256,6 +260,7 @@ def test_rows_that_move_toward_each_other_are_noticed():
 # --- the fit ----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:LMNN's objective is least for the zero matrix")
 @pytest.mark.parametrize("push", [0.0, 0.2, 0.5, 1.0])
 def test_history_never_rises(push, data):
     model = LMNN(push=push).fit(*data)
@@ -295,11 +300,80 @@ def test_one_feature_solved_by_hand(push):
     assert model.objective_ >= least * (1 - 1e-12)
 
 
-def test_pull_alone_shrinks_everything(data):
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_pull_alone_shrinks_everything_and_the_start_is_kept(n_components, data):
     X, y = data
-    model = LMNN(push=0.0, tol=1e-12).fit(X, y)
+    with pytest.warns(UserWarning, match=r"least for the zero matrix with push=0: .* is kept"):
+        model = LMNN(n_components, push=0.0, tol=1e-12).fit(X, y)
     assert model.objective_ < 1e-8 * model.history_[0]
-    assert np.ptp(model.transform(X), axis=0).max() < 1e-3
+    reduced = X if n_components is None else PCA(2).fit_transform(X)
+    kept, expected = distances(model.transform(X)), distances(reduced)
+    assert_allclose(kept / kept.sum(), expected / expected.sum(), atol=1e-12)
+
+
+def gradient_at_zero(X, y, k, push):
+    """The derivative of the objective with respect to M = LLᵀ at zero, by its definition."""
+    G = np.zeros((X.shape[1], X.shape[1]))
+    for i, mates in enumerate(plain_targets(X, y, k)):
+        for j in mates:
+            near = np.outer(X[i] - X[j], X[i] - X[j])
+            G += (1 - push) * near
+            for l in np.flatnonzero(y != y[i]):  # noqa: E741
+                G += push * (near - np.outer(X[i] - X[l], X[i] - X[l]))
+    return G
+
+
+@pytest.mark.parametrize("push", [0.01, 0.02, 0.05, 0.5])
+def test_zero_is_left_exactly_where_it_is_not_the_minimum(push):
+    """The objective is convex in LLᵀ: zero is least if and only if the gradient there is ⪰ 0."""
+    X, y = small_classes()
+    unit = np.sqrt(distances(X).sum() / (19 * 18)) / SCALE
+    rows = (X - X.mean(axis=0)) / unit
+    least = np.linalg.eigvalsh(gradient_at_zero(rows, y, 3, push))[0]
+    targets = _target_neighbors(rows, y, 3)
+    objective = _Objective(rows, y, targets, push)
+    found = objective.away_from_zero(2, lmnn._coordinates(rows, targets, None))
+    assert (found is None) == (least >= 0.0)
+    assert (least >= 0.0) == (push < 0.015)  # both happen here
+    if found is not None:
+        assert found.shape == (4, 2)
+        assert objective(found)[0] < objective(np.zeros((4, 2)))[0]
+    assert objective.is_collapsed(1e-3 * np.eye(4))
+
+
+def lines(width):
+    """Two classes on parallel lines: the leading component tells nothing about them."""
+    place = np.linspace(-10, 10, 20)
+    X = np.zeros((40, width))
+    X[:, 0], X[20:, 1] = np.tile(place, 2), 1.0
+    return X, np.repeat([0, 1], 20)
+
+
+@pytest.mark.parametrize("width", [2, 300])
+def test_a_factor_that_shrank_to_zero_starts_again(width):
+    X, y = lines(width)
+    model = LMNN(1, push=0.05, n_neighbors=10).fit(X, y)
+    assert model.objective_ == pytest.approx(0.0, abs=1e-6)
+    direction = np.abs(model.components_[0])
+    assert direction[1] > 1e3 * direction[0]
+    assert direction[1] >= 1.0  # the margin of one
+
+
+@pytest.mark.parametrize("n_components", [1, 3, 15])
+@pytest.mark.parametrize("push", [0.02, 0.5])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("width", [400, 1200])  # steps are scaled in all directions, or in some
+def test_few_rows_of_many_features_do_not_give_zero(width, sparse, push, n_components):
+    X, y = make_classes(24, d=width, shift=0.0)
+    X[X < 0.5] = 0.0
+    model = LMNN(n_components, push=push, random_state=0).fit(sp.csr_array(X) if sparse else X, y)
+    assert model.metric_.rank == n_components
+    assert model.objective_ < 1e-3 * model.history_[0]
+    D = distances(model.transform(X))
+    different = y[:, None] != y
+    assert D[different].min() > 0.9  # every class is one point, outside the margin of the others
+    mates = (y[:, None] == y) & ~np.eye(24, dtype=bool)
+    assert D[mates].max() < 0.1
 
 
 def test_push_alone_on_classes_far_apart_leaves_the_plain_distance(data):
@@ -348,7 +422,7 @@ def test_principal_components_come_first(sparse, data):
     X, y = data
     pca = PCA(3).fit(X)
     there = LMNN().fit(pca.transform(X), y)
-    model = LMNN(3, random_state=0).fit(sp.csr_array(X) if sparse else X, y)
+    model = LMNN(pca_components=3, random_state=0).fit(sp.csr_array(X) if sparse else X, y)
     assert model.components_.shape == (3, 6)
     assert model.objective_ == pytest.approx(there.objective_, rel=1e-6)
     expected = pca.components_.T @ there.metric_.matrix() @ pca.components_
@@ -356,11 +430,114 @@ def test_principal_components_come_first(sparse, data):
     assert model.transform(X).shape == (60, 3)
 
 
-def test_more_components_than_features_keep_all(data):
+def test_factor_on_principal_components(data):
     X, y = data
-    model, plain = LMNN(100).fit(X, y), LMNN().fit(X, y)
+    pca = PCA(4).fit(X)
+    there = LMNN(2).fit(pca.transform(X), y)
+    model = LMNN(2, pca_components=4, random_state=0).fit(X, y)
+    assert model.components_.shape == (2, 6)
+    assert model.objective_ == pytest.approx(there.objective_, rel=1e-6)
+    assert_allclose(model.components_ @ pca.components_.T @ pca.components_, model.components_)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 5])
+def test_factor_of_a_rank_starts_from_principal_components(rank, sparse, data):
+    """The objective at both ends is that of the definition, over all features."""
+    X, y = data
+    model = LMNN(rank, random_state=0).fit(sp.csr_array(X) if sparse else X, y)
+    assert model.components_.shape == (rank, 6)
+    assert model.metric_.rank == np.linalg.matrix_rank(model.components_) == rank
+    pca = PCA(rank).fit(X)
+    unit = np.sqrt(distances(pca.transform(X)).sum() / (60 * 59)) / SCALE
+    start = plain_objective(X / unit, y, 3, pca.components_.T, 0.5)
+    assert model.history_[0] == pytest.approx(start, rel=1e-9)
+    end = plain_objective(X / unit, y, 3, model.metric_.factor * unit, 0.5)
+    assert model.objective_ == pytest.approx(end, rel=1e-9)
+    assert (np.diff(model.history_) <= 0.0).all()
+
+
+def test_factor_is_at_a_minimum(data):
+    """A factor of all but one dimension is about as good as a square one; steps do not help."""
+    X, y = data
+    model, square = LMNN(5, tol=1e-9).fit(X, y), LMNN(tol=1e-9).fit(X, y)
+    assert model.objective_ == pytest.approx(square.objective_, rel=0.05)
+    unit = np.sqrt(distances(PCA(5).fit_transform(X)).sum() / (60 * 59)) / SCALE
+    rng, L = np.random.default_rng(0), model.metric_.factor * unit
+    targets = _target_neighbors(X, y, 3)
+    for _ in range(50):
+        step = 1e-3 * np.abs(L).max() * rng.standard_normal(L.shape)
+        value = lmnn_objective(X / unit, y, targets, L + step, 0.5)[0]
+        assert value > model.objective_ * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("n_leading", [2, 4, 6])
+def test_coordinates_do_not_change_the_minimum(n_leading, monkeypatch, data):
+    X, y = data
+    monkeypatch.setattr(lmnn, "_MAX_WRITTEN", 0)
+    monkeypatch.setattr(lmnn, "_N_LEADING", n_leading)
+    model = LMNN(2, tol=1e-9).fit(X, y)
+    monkeypatch.undo()
+    assert model.objective_ == pytest.approx(LMNN(2, tol=1e-9).fit(X, y).objective_, rel=1e-3)
+
+
+def test_coordinates_are_inverse_to_each_other(data, rng):
+    X, y = data
+    targets = _target_neighbors(X, y, 3)
+    for leading in (None, np.linalg.qr(rng.standard_normal((6, 3)))[0]):
+        coordinates = lmnn._coordinates(X - X.mean(axis=0), targets, leading)
+        A = rng.standard_normal((6, 2))
+        assert_allclose(coordinates.shrink(coordinates.stretch(A)), A, atol=1e-10)
+        B = rng.standard_normal((6, 2))  # symmetric: the gradient is stretched as L is
+        assert np.vdot(coordinates.stretch(A), B) == pytest.approx(
+            np.vdot(A, coordinates.stretch(B))
+        )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_components_than_features_keep_all(sparse, data):
+    X, y = data
+    with pytest.warns(UserWarning, match=r"n_components=100 is more than the 6 features"):
+        model = LMNN(100).fit(sp.csr_array(X) if sparse else X, y)
+    plain = LMNN().fit(X, y)
     assert model.components_.shape == (6, 6)
     assert model.objective_ == pytest.approx(plain.objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_more_components_than_the_rows_span_keep_all(sparse):
+    X, y = make_data(20, d=50)
+    message = "n_components=30 is more than the 19 directions in which X varies"
+    with pytest.warns(UserWarning, match=message):
+        model = LMNN(30, random_state=0).fit(sp.csr_array(X) if sparse else X, y)
+    assert model.components_.shape == (19, 50)
+
+
+def test_factor_of_sparse_rows_equals_that_of_dense_rows(data):
+    X, y = data
+    X[X < 0.2] = 0.0
+    dense = LMNN(2, tol=1e-9, random_state=0).fit(X, y)
+    for form in (sp.csr_matrix, sp.csr_array):
+        sparse = LMNN(2, tol=1e-9, random_state=0).fit(form(X), y)
+        assert sparse.history_[0] == pytest.approx(dense.history_[0], rel=1e-9)
+        assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-3)
+        expected = distances(dense.transform(X))
+        assert_allclose(distances(sparse.transform(form(X))), expected, atol=0.02 * expected.max())
+
+
+def test_wide_sparse_rows_need_no_square_matrix():
+    """20,000 features: a square matrix would have 3.2 GB, all rows written out 48 MB."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = sp.random_array((300, 20_000), density=0.002, rng=rng, format="csr")
+    X = sp.csr_array(X + sp.csr_array((np.ones(300), (np.arange(300), y)), X.shape))
+    tracemalloc.start()
+    model = LMNN(4, tol=1e-4, random_state=0).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.components_.shape == (4, 20_000)
+    assert peak < 40e6
+    assert model.objective_ < 0.1 * model.history_[0]
 
 
 def test_dense_and_sparse_agree(data):
@@ -508,6 +685,8 @@ def test_bad_labels(y, message, data):
     [
         ("n_components", 0, ValueError),
         ("n_components", 2.5, TypeError),
+        ("pca_components", 0, ValueError),
+        ("pca_components", 2.5, TypeError),
         ("n_neighbors", 0, ValueError),
         ("n_neighbors", 1.0, TypeError),
         ("push", -0.1, ValueError),
@@ -546,3 +725,7 @@ def test_too_wide(sparse, monkeypatch):
     with pytest.raises(ValueError, match=message):
         LMNN().fit(X, y)
     assert LMNN(3, random_state=0).fit(X, y).components_.shape == (3, 30)
+    assert LMNN(pca_components=3, random_state=0).fit(X, y).components_.shape == (3, 30)
+    message = r"30 × 20 matrix by LMNN from 40 rows needs .* Set a smaller n_components"
+    with pytest.raises(ValueError, match=message):
+        LMNN(20).fit(X, y)

@@ -347,6 +347,17 @@ def test_partial_fit_goes_on_from_the_first(data, scale, rng, random_index):
     assert_array_equal(fitted.similarity_, model.similarity_)
 
 
+@pytest.mark.parametrize("factor", [0.1, 0.5, 3.0])
+def test_scale_of_the_rows_is_that_of_the_start_and_of_the_steps(factor, data, rng, random_index):
+    """Rows c·x: as rows x from the start c²·I, with steps of at most c⁴ times C."""
+    X, _ = data
+    index = random_index(len(X), 400, rng)
+    model = OASIS(scale=False, max_epochs=2, random_state=0).fit(factor * X, Triplets(index))
+    start = factor**2 * np.eye(8)
+    expected = twin_fit(X, index, 2, aggressiveness=0.1 * factor**4, W=start)
+    assert_allclose(factor**2 * model.similarity_, expected, atol=1e-10)
+
+
 def test_partial_fit_with_labels_of_few_classes(data):
     X, y = data
     model = OASIS(**FEW).partial_fit(X[y != 2], y[y != 2])
@@ -415,7 +426,7 @@ def test_bad_parameters(parameter, value, error, method, data):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (None, r"requires y .* pass labels, Triplets\(index\)"),
+        (None, r"requires y .* pass labels, .* Triplets\(index\)"),
         (np.zeros(60), "one class only"),
         (np.arange(60), "every class in y has one row only"),
         (np.zeros(59), "59 labels for 60 rows"),

@@ -39,7 +39,7 @@ def lmnn(X: Any, y: np.ndarray, seed: int) -> Transformation:
     from dualmetric import LMNN
 
     wide = sp.issparse(X) or X.shape[1] > 300
-    return LMNN(100 if wide else None, random_state=seed).fit(X, y).transform
+    return LMNN(pca_components=100 if wide else None, random_state=seed).fit(X, y).transform
 
 
 _OURS: dict[str, Any] = {"packages": ("dualmetric", "scikit-learn", "numba"), "ours": True}
