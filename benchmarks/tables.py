@@ -1,4 +1,4 @@
-"""Write the tables of the README from benchmarks/results.
+"""Write the tables of the README from benchmarks/results and results/cells.jsonl.
 
 python benchmarks/tables.py
 """
@@ -6,20 +6,23 @@ python benchmarks/tables.py
 import re
 from pathlib import Path
 
-import numpy as np
-
 from _common import results
+from dualmetric.paper.cells import METHODS, Store
+from dualmetric.paper.published import MAP
+from dualmetric.paper.summary import over_trials
+from dualmetric.paper.tables import papers_method
 
 README = Path(__file__).parent.parent / "README.md"
 
 
 def usps() -> str:
-    table = results("core", "quality")
+    """Every method in the paper's setting, from the stored results of `dualmetric reproduce`."""
+    fits = Store(README.parent / "results", {"trials": 5}).results("fit")
     lines = ["| usps, the paper's setting | mAP % | paper |", "|---|---|---|"]
-    for name, row in table.items():
-        values = 100 * np.array(row["map"])
-        shown = f"{values.mean():.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else "")
-        lines.append(f"| {name} | {shown} | {row.get('paper_map', '53.6')} |")
+    for method in METHODS:
+        ours, paper = over_trials(fits, "usps", method, "map"), MAP["usps"][papers_method(method)]
+        theirs = f"{paper.mean}" if paper.spread is None else f"{paper.mean} ± {paper.spread}"
+        lines.append(f"| {method} | {ours.show(1, 100)} | {theirs} |")
     return "\n".join(lines)
 
 

@@ -82,7 +82,7 @@ def computed(monkeypatch, stop_at=None, figures=False):
             sizes = {"classes": 3, "features": 4, "train": 5, "test": 6}
             return {**sizes, "note": "", "stand_in_for": None, "eigenvalues": [1.0]}
         names = ("map", "knn", "seconds", "cpu_seconds", "error", "relative_error", "gram_error")
-        names += ("size", "error_of_ones", "diameter", "bound_given_gram")
+        names += ("size", "error_of_ones", "diameter", "bound_given_gram", "relative_gap")
         return dict.fromkeys(names, 0.5) | {"bound": None}
 
     monkeypatch.setattr(run, "_compute", work)
@@ -353,7 +353,8 @@ class TestReproduce:
     def test_quick(self, call, monkeypatch):
         asked = computed(monkeypatch)
         done = call("reproduce", "--quick", "--trials", 3)
-        assert asked == plan(["statistics", "methods", "reg", "theorems"], ["digits"], 1)
+        chosen = ["statistics", "methods", "reg", "unit", "theorems"]
+        assert asked == plan(chosen, ["digits"], 1)
         assert "Page: results-quick/index.html" in done.stdout
         again = call("reproduce", "--quick")
         assert f"{len(asked)} results, {len(asked)} of them stored already" in again.stdout
@@ -368,7 +369,7 @@ class TestReproduce:
         computed(monkeypatch)
         monkeypatch.setattr("dualmetric.datasets.available", lambda name: True)
         done = call("reproduce", "--datasets", "protein_val,digits", "--experiments", "methods")
-        assert done.stdout.startswith("Data sets: protein_val (stand-in for protein), digits\n")
+        assert done.stdout.startswith("Data sets: protein_val (part of protein), digits\n")
 
     def test_no_bar_in_a_file(self, call, monkeypatch):
         computed(monkeypatch, figures=True)
@@ -490,7 +491,7 @@ class TestReproduce:
         )
         done = call(*arguments)
         assert done.exit_code == 0
-        assert "7 results, 2 of them stored already" in done.stdout
+        assert "9 results, 2 of them stored already" in done.stdout
         assert asked == cells[:3] + cells[2:]
 
 
@@ -524,8 +525,8 @@ def test_ctrl_c(call, monkeypatch, tmp_path):
     asked = computed(monkeypatch)  # the rest is quick here: going on is what matters
     done = call(*arguments)
     assert done.exit_code == 0, done.stderr
-    assert f"40 results, {len(kept)} of them stored already" in done.stdout
-    assert len(asked) == 40 - len(kept)
+    assert f"50 results, {len(kept)} of them stored already" in done.stdout
+    assert len(asked) == 50 - len(kept)
     assert kept.items() <= Store(tmp_path / "a", {"trials": 1}).results("theorem1").items()
 
 

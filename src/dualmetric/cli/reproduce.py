@@ -11,9 +11,13 @@ _DATASETS = (
     "Data sets, as in --datasets usps,tdt30; the option may also be repeated. Default: those of "
     "the paper, and their substitutes, that are available."
 )
-_PARTS = "Some of statistics, methods, projections, reg, theorems, in the same form. Default: all."
+_PARTS = (
+    "Some of statistics, methods, projections, reg, unit, dual, theorems, in the same form. "
+    "Default: all."
+)
 _OUT = "Folder for results and the page. Default: results, or results-quick with --quick."
-_QUICK = "One trial on digits and usps, without projections, in about a minute."
+_QUICK = "One trial on digits and usps, without projections and dual, in about a minute."
+_MIX = "Add results to those of other learning code; the page says so."
 _names = partial(typer.Option, metavar="NAME,…")
 
 
@@ -23,6 +27,7 @@ def reproduce(
     trials: Annotated[int, typer.Option(min=1, help="Trials of each stochastic method.")] = 5,
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
+    mix: Annotated[bool, typer.Option("--mix", help=_MIX)] = False,
 ) -> None:
     """Run the paper's experiments and write a page with its numbers beside ours.
 
@@ -44,7 +49,7 @@ def reproduce(
         raise ValueError(f"unknown data set {unknown[0]!r}; known: {', '.join(NAMES)}")
     usual = _QUICK_DATASETS if quick else (*COUNTERPART, "digits")
     names = names or [name for name in usual if available(name)]
-    left_out = ("projections",) if quick else ()
+    left_out = ("projections", "dual") if quick else ()
     chosen = _split(experiments) or [name for name in EXPERIMENTS if name not in left_out]
     trials = 1 if quick else trials
     cells = plan(chosen, names, trials)
@@ -52,6 +57,8 @@ def reproduce(
     store = Store(folder, {"trials": trials})
     console = make_console()
     missing = [cell for cell in cells if not store.has(cell)]
+    if missing and not mix:
+        store.refuse_other_code()
     console.print(f"Data sets: {', '.join(map(display_name, names))}")
     console.print(f"{len(cells)} results, {len(cells) - len(missing)} of them stored already")
     try:

@@ -5,8 +5,9 @@ import json
 import os
 import platform
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from itertools import product
@@ -15,13 +16,29 @@ from typing import Any
 
 from .._arrays.system import available_memory
 from .._validation import warn
+from .fingerprint import fingerprint
 
-FORMAT = 2
-METHODS = ("Euclid", "DuOri", "DuRP", "OASIS", "SRP", "SPCA", "LMNN")
+FORMAT = 3
+METHODS = (
+    "Euclid",
+    "DuOri",
+    "DuRP",
+    "OASIS",  # aggressiveness and the scale of the rows chosen on held-out training rows
+    "OASIS raw",  # the rows as they are, and the default aggressiveness
+    "SRP",
+    "SPCA",
+    "LMNN",  # a factor of rank m over all features
+    "LMNN on PCA",  # a factor over m principal components
+)
 PROJECTED = ("DuRP", "SRP", "SPCA")
-DETERMINISTIC = ("Euclid", "LMNN")  # they learn from labels, or not at all
+DETERMINISTIC = ("Euclid", "LMNN", "LMNN on PCA")  # they learn from labels, or not at all
+DRAWN = ("Euclid", "DuOri", "DuRP", "OASIS", "SRP", "SPCA")  # the methods of Figures 2 and 3
 PROJECTIONS = (10, 20, 30, 40, 50)
+MANY_PROJECTIONS = (50, 100, 200)
 REGS = (1e-5, 1e-4, 1e-3, 1e-2)
+LARGE_REGS = (1.0, 100.0)
+EPOCHS = (1, 3, 10, 30, 100)
+_DUORI_EPOCHS = 10  # DuOri is run for no more
 
 
 @dataclass(frozen=True)
@@ -32,52 +49,71 @@ class Cell:
     dataset: str | None = None
     method: str | None = None
     m: int | None = None
-    reg: float | None = None
+    reg: float | None = None  # λ; None is 1/N
     rank: int | None = None
+    epochs: int | None = None  # None is 3, the paper's
+    rows: str | None = None  # "unit": each row is scaled to length one
     seed: int = 0
 
 
-# experiments that fit: method, m and λ of each cell of a data set and a trial; the figures over m
-# do not show LMNN, the last method
-_FITS: dict[str, list[tuple[str, int, float | None]]] = {
-    "methods": [(method, 10, None) for method in METHODS],
-    "projections": [(method, m, None) for method in METHODS[:-1] for m in PROJECTIONS],
-    "reg": [("DuRP", 10, reg) for reg in REGS],
+def fit_cell(method: str, m: int = 10, epochs: int = 3, **fields: Any) -> Cell:
+    """Return a cell in the paper's setting, apart from what is given."""
+    own_m = m if method in PROJECTED or method.startswith("LMNN") else None
+    return Cell("fit", None, method, own_m, epochs=None if epochs == 3 else epochs, **fields)
+
+
+# experiments that fit: the cells of a data set and a trial
+_FITS: dict[str, list[Cell]] = {
+    "methods": [fit_cell(method) for method in METHODS],
+    "projections": [fit_cell(method, m) for method in DRAWN for m in PROJECTIONS],
+    "reg": [fit_cell("DuRP", reg=reg) for reg in REGS],
+    "unit": [fit_cell(method, rows="unit") for method in METHODS if method != "OASIS raw"],
+    "dual": [
+        *(fit_cell("DuRP", epochs=epochs) for epochs in EPOCHS),
+        *(fit_cell("DuOri", epochs=epochs) for epochs in EPOCHS if epochs <= _DUORI_EPOCHS),
+        *(fit_cell("DuRP", reg=reg) for reg in LARGE_REGS),
+        fit_cell("DuOri", reg=LARGE_REGS[-1]),
+        *(fit_cell("DuRP", m) for m in MANY_PROJECTIONS),
+    ],
 }
 # statistics: Table 1 and Figure 1; methods: Tables 2 and 3; projections: Figures 2 and 3; reg: λ in
-# section 4.1; theorems: Theorems 1 and 2
+# section 4.1; unit: rows of length one; dual: how far the dual problem is solved; theorems:
+# Theorems 1 and 2
 EXPERIMENTS = ("statistics", *_FITS, "theorems")
 
 
 def plan(experiments: Iterable[str], datasets: Iterable[str], trials: int) -> list[Cell]:
-    """Return each cell of the experiments once; cells of one data set and trial are together."""
+    """Return each cell of the experiments once; cells of the same rows and trial are together."""
     place = {name: number for number, name in enumerate(datasets)}
     cells: dict[Cell, None] = {}
     for name in experiments:
         if name not in EXPERIMENTS:
             raise ValueError(f"unknown experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
-        cells |= dict.fromkeys(_cells(name, list(place), range(trials)))
-    return sorted(
-        cells, key=lambda cell: (place.get(cell.dataset or "", -1), cell.kind == "fit", cell.seed)
-    )
+        cells |= dict.fromkeys(_cells(name, list(place), trials))
+
+    def order(cell: Cell) -> tuple[Any, ...]:
+        return place.get(cell.dataset or "", -1), cell.kind == "fit", cell.rows or "", cell.seed
+
+    return sorted(cells, key=order)
 
 
-def _cells(experiment: str, datasets: list[str], seeds: range) -> Iterator[Cell]:
+def _cells(experiment: str, datasets: list[str], trials: int) -> Iterator[Cell]:
     if experiment == "statistics":
         yield from (Cell("statistics", name) for name in datasets)
     elif experiment == "theorems":
         ms = (10, 30, 100, 300, 1000, 3000, 10_000)
-        for rank, m, seed in product((2, 5, 10, None), ms, seeds):
+        for rank, m, seed in product((2, 5, 10, None), ms, range(trials)):
             yield Cell("theorem1" if rank else "theorem2", m=m, rank=rank, seed=seed)
     else:
-        for name, seed, (method, m, reg) in product(datasets, seeds, _FITS[experiment]):
-            seed = 0 if method in DETERMINISTIC else seed
-            yield Cell("fit", name, method, m_of(method, m), reg, seed=seed)
+        for name, cell in product(datasets, _FITS[experiment]):
+            for seed in range(1 if _runs_once(experiment, cell.method) else trials):
+                yield replace(cell, dataset=name, seed=seed)
 
 
-def m_of(method: str, m: int) -> int | None:
-    """Return m for a method that has one: projections, or the components of LMNN."""
-    return m if method in (*PROJECTED, "LMNN") else None
+def _runs_once(experiment: str, method: str | None) -> bool:
+    """Return whether one trial has to do: the method is not random, or the cells are expensive."""
+    slow = experiment == "unit" and method in ("DuOri", "OASIS")
+    return slow or experiment == "dual" or method in (*DETERMINISTIC, "OASIS raw")
 
 
 class Store:
@@ -117,10 +153,13 @@ class Store:
                 f"{_listed(asked)}): choose another --out, or use the same settings"
             )
         self._found: dict[Cell, dict[str, Any]] = {}
+        self._origin: dict[Cell, tuple[str, str]] = {}  # fingerprint of the code, and commit
         for number, line in others:
             try:
                 content = json.loads(line)
-                self._found[Cell(**content["cell"])] = {**content["result"]}
+                cell = Cell(**content["cell"])
+                self._found[cell] = {**content["result"]}
+                self._origin[cell] = str(content["code"]), str(content["commit"])
             except (KeyError, TypeError, ValueError):
                 raise ValueError(
                     f"line {number} of {self.path} is not a stored result: delete the line, and "
@@ -143,6 +182,7 @@ class Store:
             "warnings": list(warned),
             "environment": {k: here[k] for k in here if here[k] != self._environment.get(k)},
             "commit": commit(),
+            "code": fingerprint(),
         }
         try:
             _append(self.path, content)
@@ -150,6 +190,25 @@ class Store:
             reason = f"{error.strerror}; the results stored before are kept"
             raise OSError(error.errno, reason, str(self.path)) from error
         self._found[cell] = result
+        self._origin[cell] = fingerprint(), commit()
+
+    def origins(self) -> dict[str, Counter[str]]:
+        """Return how many results there are by fingerprint of the code, and then by commit."""
+        found: dict[str, Counter[str]] = {}
+        for code, made_by in sorted(self._origin.values()):
+            found.setdefault(code, Counter())[made_by] += 1
+        return found
+
+    def refuse_other_code(self) -> None:
+        """Raise an error if some stored results were computed by other learning code."""
+        others = [commits for code, commits in self.origins().items() if code != fingerprint()]
+        if others:
+            total = sum(others, Counter())
+            raise ValueError(
+                f"{total.total()} results in {self.path} were computed by other learning code "
+                f"(commit {', '.join(total)}; this is {commit()}): choose another --out, delete "
+                "the file to compute all of them again, or use --mix to keep them beside new ones"
+            )
 
     def results(self, kind: str) -> dict[Cell, dict[str, Any]]:
         """Return all stored results of a kind, in an order that does not depend on the file's."""

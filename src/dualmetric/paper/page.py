@@ -1,6 +1,5 @@
 """The page of results: RESULTS.md, index.html and the figures, from stored cells only."""
 
-from collections import defaultdict
 from collections.abc import Container
 from html import escape
 from importlib.resources import files
@@ -10,9 +9,10 @@ from string import Template
 from typing import NamedTuple
 
 from ..io.atomic import write_atomically
-from . import tables
+from . import claims, tables
 from .cells import Store
-from .published import read_asset
+from .published import COUNTERPART, PARTS, read_asset
+from .summary import datasets, display_name
 
 _TEXT = read_asset("page.toml")
 
@@ -56,37 +56,39 @@ def _sections(store: Store, drawn: Container[str]) -> list[Section]:
     sections = []
     for entry in _TEXT["sections"]:
         name, figure = entry.get("table"), entry.get("figure")
-        table = getattr(tables, name)(store) if name else None
+        table = getattr(claims if name == "claims" else tables, name)(store) if name else None
         shown = figure in drawn if table is None else table.rows
         if shown:
-            text = "\n\n".join(map(str.strip, (entry["text"], *_remarks(name, table))))
+            known = _TEXT["remarks"].get(name, {})
+            remarks = [known[key] for key in (table.remarks if table else ()) if key in known]
+            text = "\n\n".join(map(str.strip, (entry["text"], *remarks)))
             sections.append(Section(entry["title"], text, table, figure))
     return sections
 
 
-def _remarks(name: str | None, table: tables.Table | None) -> list[str]:
-    """Return paragraphs on a table that depend on its rows."""
-    if table is None or name not in _TEXT["remarks"]:
-        return []
-    remarks = _TEXT["remarks"][name].items()
-    if name == "differences":
-        outside = {text for row in table.rows if row[-1] == "outside" for text in row[:2]}
-        return [remark for key, remark in remarks if key in outside]
-    verdicts = defaultdict(list)
-    for _, finding, _, verdict in table.rows:
-        verdicts[finding].append(verdict == "holds")
-    counts = [f"{key}: holds on {sum(v)} of {len(v)} data sets." for key, v in verdicts.items()]
-    failed = [finding for finding, held in verdicts.items() if not all(held)]
-    return counts + [remark for key, remark in remarks if any(key in text for text in failed)]
+def _introduction(store: Store) -> list[str]:
+    """Return the first paragraphs: what the data sets are, and whether the code is the same."""
+    groups: dict[str, list[str]] = {"paper": [], "part": [], "stand-in": [], "other": []}
+    for name in datasets(store):
+        theirs = COUNTERPART.get(name)
+        kind = "paper" if name == theirs else "stand-in" if theirs else "other"
+        groups["part" if name in PARTS else kind].append(display_name(name))
+    said = [f"{_TEXT['data'][key]}: {', '.join(names)}." for key, names in groups.items() if names]
+    paragraphs = [_TEXT["introduction"].strip(), " ".join(said)]
+    origins = store.origins()
+    if len(origins) > 1:
+        listed = (f"{sum(c.values()):,} by {', '.join(c)}" for c in origins.values())
+        paragraphs.append(f"{_TEXT['mixed'].strip()} {'; '.join(listed)}.")
+    return [text for text in paragraphs if text]
 
 
 def markdown(store: Store, drawn: Container[str]) -> str:
     """Return the text of RESULTS.md; ``drawn`` are the names of the figures it shows."""
-    lines = [f"# {_TEXT['title']}", "", _TEXT["introduction"]]
+    lines = [f"# {_TEXT['title']}", "", "\n\n".join(_introduction(store)), ""]
     for section in _sections(store, drawn):
         lines += [f"## {section.title}", "", section.text, ""]
         if section.table is not None:
-            headings, rows = section.table
+            headings, rows = section.table[:2]
             rules = ["---"] * len(headings)
             lines += [*(f"| {' | '.join(row)} |" for row in (headings, rules, *rows)), ""]
         if section.figure is not None:
@@ -98,7 +100,7 @@ def _html(store: Store, drawn: dict[str, str]) -> str:
     parts = []
     for section in _sections(store, drawn):
         parts.append(f"<h2>{escape(section.title)}</h2>")
-        parts += [f"<p>{escape(text)}</p>" for text in section.text.split("\n\n")]
+        parts += [f"<p>{_prose(text)}</p>" for text in section.text.split("\n\n")]
         if section.table is not None:
             parts.append(_html_table(section.table))
         if section.figure is not None:
@@ -107,14 +109,18 @@ def _html(store: Store, drawn: dict[str, str]) -> str:
     template = files(__package__).joinpath("assets", "page.html").read_text(encoding="utf-8")
     return Template(template).substitute(
         title=escape(_TEXT["title"]),
-        introduction=escape(_TEXT["introduction"].strip()).replace("`", ""),
+        introduction="</p><p>".join(map(_prose, _introduction(store))),
         sections="\n".join(parts),
     )
 
 
+def _prose(text: str) -> str:
+    return escape(text).replace("`", "")
+
+
 def _html_table(table: tables.Table) -> str:
     def cell(text: str) -> str:
-        mark = " class='no'" if text == "does not hold" else ""
+        mark = " class='no'" if text == "does not hold" or text.startswith("no, ") else ""
         return f"<td{mark}>{escape(text)}</td>"
 
     head = "".join(f"<th>{escape(text)}</th>" for text in table.headings)

@@ -30,6 +30,8 @@ MINUTES, MAP = (
     }
     for table in ("minutes", "map")
 )
+# our sets that are a part of the paper's set; other stand-ins are other data of the same kind
+PARTS: list[str] = _PAPER["parts"]
 # The paper's set that each of our sets is compared with; digits and the extra sets have none.
 COUNTERPART = {
     ours: theirs

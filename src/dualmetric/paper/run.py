@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -9,7 +10,14 @@ from .cells import Cell, Store
 from .published import COUNTERPART, STATISTICS
 
 # Rough seconds of a cell with 1,000 features, and the power of the features they grow with.
-_COST = {"DuOri": (80.0, 2), "OASIS": (50.0, 2), "LMNN": (20.0, 1), "DuRP": (1.0, 1)}
+_COST = {
+    "DuOri": (20.0, 2),
+    "OASIS": (20.0, 2),
+    "OASIS raw": (13.0, 2),
+    "LMNN": (60.0, 1),
+    "LMNN on PCA": (20.0, 1),
+    "DuRP": (1.0, 1),
+}
 
 
 def weight(cell: Cell) -> float:
@@ -17,13 +25,14 @@ def weight(cell: Cell) -> float:
     # a set that is not in the paper counts as usps
     _, features, _, _ = STATISTICS[COUNTERPART.get(cell.dataset or "", "usps")]
     cost, power = _COST.get(cell.method or "", (0.0, 0))
-    return 0.5 + cost * (features / 1000) ** power
+    epochs = (cell.epochs or 3) / 3 if cell.method == "DuOri" else 1.0
+    return 0.5 + epochs * cost * (features / 1000) ** power
 
 
 class TimeLeft:
     """An estimate of the time that the remaining cells take.
 
-    A cell is expected to take as long as the last one with the same data set, method and m, or in
+    A cell is expected to take as long as the last one that differs only in the seed, or in
     proportion to its weight if there is none.
     """
 
@@ -31,7 +40,7 @@ class TimeLeft:
         self._left = dict.fromkeys(cells)
         self._clock = clock
         self._began = clock()
-        self._known: dict[tuple[Any, ...], float] = {}
+        self._known: dict[Cell, float] = {}
         self._weight = self._seconds = 0.0
 
     def begin(self) -> None:
@@ -56,8 +65,8 @@ class TimeLeft:
         return max(needed - (self._clock() - self._began), 0.0)
 
 
-def _like(cell: Cell) -> tuple[Any, ...]:
-    return cell.kind, cell.dataset, cell.method, cell.m, cell.rank
+def _like(cell: Cell) -> Cell:
+    return replace(cell, seed=0)
 
 
 def run_cells(store: Store, cells: Iterable[Cell], progress: Callable[[Cell, bool], Any]) -> None:

@@ -1,12 +1,13 @@
 """Stored results summarised by data set and method, for tables and figures."""
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cells import Cell, Store, m_of
-from .published import COUNTERPART, STATISTICS
+from .cells import Cell, Store, fit_cell
+from .published import COUNTERPART, PARTS, STATISTICS
 
 Fits = dict[Cell, dict[str, Any]]
 
@@ -25,14 +26,18 @@ class Spread(NamedTuple):
 
 
 def over_trials(
-    fits: Fits, dataset: str, method: str, value: str, m: int = 10, reg: float | None = None
+    fits: Fits, dataset: str, method: str, value: str, m: int = 10, **fields: Any
 ) -> Spread | None:
-    """Return a method's value over trials, or None if there are none; λ = 1/N by default."""
-    wanted = (dataset, method, m_of(method, m), reg)
+    """Return a method's value over trials, or None if there are none.
+
+    ``fields`` are those in which a cell differs from the paper's setting (see `fit_cell`).
+    """
+    wanted = replace(fit_cell(method, m, **fields), dataset=dataset)
     values = [
         result[value]
         for cell, result in fits.items()
-        if (cell.dataset, cell.method, cell.m, cell.reg) == wanted
+        if cell.dataset == dataset and cell.method == method
+        if replace(cell, seed=0) == wanted and value in result
     ]
     return Spread(float(np.mean(values)), float(np.std(values)), len(values)) if values else None
 
@@ -53,6 +58,7 @@ def datasets(store: Store) -> list[str]:
 
 
 def display_name(name: str) -> str:
-    """Return a data set's name, and the paper's set it stands in for, if any."""
+    """Return a data set's name, and how it relates to the paper's set, if it is another."""
     counterpart = COUNTERPART.get(name, name)
-    return name if counterpart == name else f"{name} (stand-in for {counterpart})"
+    relation = "part of" if name in PARTS else "stand-in for"
+    return name if counterpart == name else f"{name} ({relation} {counterpart})"
