@@ -481,7 +481,7 @@ def test_a_learned_metric_is_corrected(wide, monkeypatch):
     assert second.score(X, more) > first.score(X, more)
 
 
-@pytest.mark.parametrize("n", [400, 2500], ids=["in the span of the rows", "in the features"])
+@pytest.mark.parametrize("n", [400, 4500], ids=["in the span of the rows", "in the features"])
 def test_no_dense_rows_and_no_square(n, monkeypatch):
     d = 20_000
     X, y = make_wide(n, d, dtype=np.float32)

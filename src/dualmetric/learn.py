@@ -37,6 +37,9 @@ PRIOR_REG = 0.01
 SPAN_LIMIT = 2000
 """Rows up to which n × n inner products and their eigenvectors are cheap."""
 
+PRIOR_SPAN_LIMIT = 4000
+"""The same with a prior, whose directions at both ends of the spectrum take longer to find."""
+
 _COPIED_SHARE = 0.3  # of the rows: below it, those that comparisons name are copied
 
 
@@ -161,15 +164,16 @@ def pose(
     told: Any = 0.0
     if options.prior is None:
         unit = length_unit(X, options.scale)
-        comparisons = supervision.compare(X, options.n_triplets, options.sampler, unit**2, rng)
+        threshold = options.margin * unit**2
+        comparisons = supervision.compare(X, options.n_triplets, options.sampler, threshold, rng)
+        comparisons = comparisons.with_margin(options.margin * comparisons.margin)
     else:
         X, mapped, prior, unit = apply_prior(X, supervision, options)
         seen = X if prior.image is None or prior.omega else prior.image
-        comparisons = supervision.compare(
-            seen, options.n_triplets, options.sampler, 1.0 / prior.scale, rng
-        )
+        threshold = options.margin / prior.scale
+        comparisons = supervision.compare(seen, options.n_triplets, options.sampler, threshold, rng)
         told = prior.scale * prior.margins(X, comparisons.index)
-        comparisons = comparisons.with_margin(comparisons.margin - told)
+        comparisons = comparisons.with_margin(options.margin * comparisons.margin - told)
     rows, numbers = X, np.arange(X.shape[0])
     named = comparisons.rows()
     if len(named) <= (0.0 if options.all_rows else _COPIED_SHARE) * X.shape[0]:
@@ -178,7 +182,8 @@ def pose(
     spanned = None
     if prior is not None and (rows.shape[1] <= DENSE_LIMIT or prior.image is not None):
         spannable = False
-    if options.rebuilt and spannable and rows.shape[0] < min(rows.shape[1], SPAN_LIMIT):
+    most = SPAN_LIMIT if prior is None else PRIOR_SPAN_LIMIT
+    if options.rebuilt and spannable and rows.shape[0] < min(rows.shape[1], most):
         rows, rotation = spaces.row_span(rows)
         spanned = (ops.take_rows(X, numbers), rotation)
     return Problem(X, rows, comparisons, numbers, unit, supervision, spanned, prior, mapped, told)

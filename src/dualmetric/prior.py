@@ -39,6 +39,9 @@ from .supervision import Comparisons, Supervision
 PRIOR_SCALE = 3.0**0.5
 """Root mean square distance after scaling: a margin of one is a third of the mean square."""
 
+SPANNED_RANK = 200
+"""Directions that are corrected by default where few rows span all that there are."""
+
 _SMALLEST = 1e-6  # length of a direction that the positive part removes, relative to the identity
 _LARGEST_STEP = 4.0
 
@@ -202,7 +205,8 @@ def correct_prior(
     if prior.factor is not None:
         return _beside_metric(problem, ratio * weight, options, rng)
     values = prior.omega**2 + ratio * found.values
-    keep = np.argsort(-np.abs(values - prior.omega**2), kind="stable")[: options.n_components]
+    keep = np.argsort(-np.abs(values - prior.omega**2), kind="stable")
+    keep = keep[: options.n_components or SPANNED_RANK]
     lengths = np.sqrt(np.maximum(values[keep], (_SMALLEST * prior.omega) ** 2))
     vectors = ops.take_columns(found.vectors, keep)
     return vectors * like(lengths, vectors), prior.omega, found.residual

@@ -64,6 +64,14 @@ class DualOptions:
         low=0,
         above=True,
     )
+    margin: float = option(
+        "float",
+        default=1.0,
+        help="How much farther apart rows that should be far must be than rows that should be "
+        "close. 1 is a sixteenth of the mean squared distance, and with a prior a third of it.",
+        low=0,
+        above=True,
+    )
     max_epochs: int = option("int", default=3, help="Passes over the comparisons.", low=1)
     tol: float | None = option(
         "float",
@@ -75,9 +83,8 @@ class DualOptions:
         "float",
         default=1.0,
         help="Above 0 and at most 1. Below 1, the regulariser knows how rows of one class (or "
-        "rows that "
-        "should be close) differ, and discounts those directions: see `dualmetric.scatter`. 1 is "
-        "the paper's method; the smaller, the stronger.",
+        "rows that should be close) differ, and discounts those directions: see "
+        "`dualmetric.scatter`. 1 is the paper's method; the smaller, the stronger.",
         low=0,
         high=1,
         above=True,
@@ -87,10 +94,9 @@ class DualOptions:
         "float",
         default=0.5,
         help="How much directions differ in length: an eigenvalue w of the metric makes its "
-        "direction "
-        "w^power long. 0.5 is the paper's metric. 0 or 0.25, with few directions (about as many as "
-        "classes), often ranks better, and so may −0.25, which makes the leading ones shorter; "
-        "from −1 on.",
+        "direction w^power long. 0.5 is the paper's metric. 0 or 0.25, with few directions (about "
+        "as many as classes), often ranks better, and so may −0.25, which makes the leading ones "
+        "shorter; from −1 on.",
         low=-1,
         flag="How much directions differ in length: 0 makes all alike; 0.5 is the paper's.",
     )
@@ -98,9 +104,8 @@ class DualOptions:
         "str",
         default=None,
         help='With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the '
-        "metric is "
-        "learned there: no longer linear in the features, and often far better on images and "
-        "embeddings. See `dualmetric.lift`; works well with a small ``shrinkage``.",
+        "metric is learned there: no longer linear in the features, and often far better on images "
+        "and embeddings. See `dualmetric.lift`; works well with a small ``shrinkage``.",
         choices=(None, "rbf"),
         flag="rbf learns on kernel values of dense rows; none leaves rows as they are.",
     )
@@ -108,16 +113,16 @@ class DualOptions:
         "bool",
         default=False,
         help="With ``shrinkage`` below 1, take the differences within classes from all rows of X "
-        "rather "
-        "than from those that comparisons name. A file or other source is read once more for it.",
+        "rather than from those that comparisons name. A file or other source is read once more "
+        "for it.",
     )
     eigen_tol: float = option(
         "float",
         default=TOLERANCE,
         help="How far directions may be off where there are more than 4,000 features, so that "
-        "they are "
-        "found by iteration: largest residual, relative to the largest eigenvalue. On text the "
-        "ranking is the same from 0.06 downwards; 1e-5 makes distances good to four digits.",
+        "they are found by iteration: largest residual, relative to the largest eigenvalue. On "
+        "text the ranking is the same from 0.06 downwards; 1e-5 makes distances good to four "
+        "digits.",
         low=0,
         above=True,
     )

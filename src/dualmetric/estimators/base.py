@@ -13,7 +13,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import ops
-from .._arrays.namespace import to_numpy
+from .._arrays.namespace import in_full_precision, to_numpy
 from .._options import check_options, option, with_options
 from .._rows import Rows, column_means, open_rows
 from .._types import Array, Matrix
@@ -35,22 +35,19 @@ class Training(NamedTuple):
     @property
     def counts(self) -> dict[str, int]:
         """How many rows are used, and how many were given."""
-        return {"used": len(self.numbers), "given": self.rows.shape[0]}
+        given = self.rows.shape[0]
+        return {"used": int(np.count_nonzero(self.numbers < given)), "given": given}
 
 
 def open_training(
-    owner: str,
-    X: Any,
-    y: Any,
-    max_rows: int | None,
-    rng: np.random.Generator,
-    known: Metric | None = None,
+    estimator: Any, X: Any, y: Any, rng: np.random.Generator, known: Metric | None = None
 ) -> Training:
     """Open X and y, and choose the rows to learn from.
 
     Where learning continues from a ``known`` metric, columns of a data frame are taken by its
     names.
     """
+    owner = type(estimator).__name__
     if known is None:
         rows, y = open_rows(X, y)
     else:
@@ -59,10 +56,22 @@ def open_training(
         rows.names = rows.names or known.feature_names
     n = check_two_rows(rows, owner)
     whole = as_supervision(y, n, owner)
-    numbers = whole.choose(n, max_rows, rng)
-    if len(numbers) == n:
-        return Training(rows, whole, numbers, rows.take(), whole)
-    return Training(rows, whole, numbers, rows.take(numbers), whole.take(numbers))
+    numbers = whole.choose(n, estimator.max_rows, rng)
+    chosen = numbers[numbers < n]
+    if getattr(estimator, "verbose", 0) and len(chosen) < n:
+        print(f"[{owner}] learning from {len(chosen):,} of {n:,} rows (max_rows)")
+    if whole.queries is None:
+        if len(numbers) == n:
+            return Training(rows, whole, numbers, rows.take(), whole)
+        return Training(rows, whole, numbers, rows.take(numbers), whole.take(numbers))
+    queries = whole.queries.take(numbers[len(chosen) :] - n)
+    if queries.shape[1] != rows.n_features:
+        raise ValueError(
+            f"queries have {queries.shape[1]} features and X has {rows.n_features}: a metric "
+            "compares rows of the same features; for queries of another width use QueryMetric"
+        )
+    X = ops.stacked([rows.take(chosen), queries])
+    return Training(rows, whole, numbers, X, whole.take(numbers))
 
 
 def check_two_rows(rows: Rows, owner: str) -> int:
@@ -116,33 +125,24 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
 
     def _described(self) -> dict[str, Any]:
         """What a metric remembers about the estimator that learned it."""
+        plain = bool | int | float | str | None
         parameters = {
-            key: repr(value) if hasattr(value, "n_features") else value  # a prior is a metric
+            key: value if isinstance(value, plain) else repr(value)
             for key, value in self.get_params(deep=False).items()
-            if value is None
-            or isinstance(value, bool | int | float | str)
-            or hasattr(value, "n_features")
+            if isinstance(value, plain) or hasattr(value, "n_features")  # a prior is a metric
         }
         return {"method": type(self).__name__, "parameters": parameters}
 
-    def _store(self, rows: Rows, counts: dict[str, int] | None = None, **fitted: Any) -> Self:
+    def _store(self, rows: Rows, counts: dict[str, int], **fitted: Any) -> Self:
         """Set everything that was learned, in one place: a fit that failed changes nothing."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         self.n_features_in_ = rows.n_features
+        self.n_rows_used_, self.n_rows_in_ = counts["used"], counts["given"]
         if rows.names is not None:
-            fitted["feature_names_in_"] = np.array(rows.names, dtype=object)
-        if counts is not None:
-            fitted |= {"n_rows_used_": counts["used"], "n_rows_in_": counts["given"]}
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
         self.__dict__.update(fitted)
         return self
-
-    def _say_rows_used(self, counts: dict[str, int], verbose: int) -> None:
-        if verbose and counts["used"] < counts["given"]:
-            print(
-                f"[{type(self).__name__}] learning from {counts['used']:,} of "
-                f"{counts['given']:,} rows (max_rows)"
-            )
 
     @property
     def components_(self) -> Array:
@@ -213,7 +213,38 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
 
 
 class LearnedMetricEstimator(ClassNamePrefixFeaturesOutMixin, MetricEstimator):
-    """Base of the estimators whose columns are new directions: ``durp0``, and so on."""
+    """Base of the estimators that learn; their columns are new directions: ``durp0``, and so on."""
+
+    random_state: Any
+
+    @in_full_precision
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Training rows; at most ``max_rows`` of them are learned from.
+        y : array-like of shape (n_samples,), str, Triplets or Comparisons
+            Labels, the name of their column in a data frame, or triplets or comparisons of row
+            numbers.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return self._fit(X, y)
+
+    def _fit(self, X: Any, y: Any, known: Metric | None = None, **how: Any) -> Self:
+        check_options(self)
+        rng = generator(self.random_state)
+        training = open_training(self, X, y, rng, known)
+        return self._store(training.rows, training.counts, **self._learn(training, rng, **how))
+
+    def _learn(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Learn from a `Training`, with a random generator; returns the fitted attributes."""
+        raise NotImplementedError
 
     @property
     def _n_features_out(self) -> int:
@@ -229,15 +260,7 @@ class LearnedMetricEstimator(ClassNamePrefixFeaturesOutMixin, MetricEstimator):
 class Euclidean(OneToOneFeatureMixin, MetricEstimator):
     """The plain Euclidean distance, as an estimator: the baseline of every comparison.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    metric_ : Metric
-        The identity.
-    {fitted}
+    {sections}
 
     Examples
     --------
@@ -274,11 +297,7 @@ class Euclidean(OneToOneFeatureMixin, MetricEstimator):
         check_options(self)
         rows, _ = open_rows(X, y if isinstance(y, str) else None)
         n = check_two_rows(rows, "Euclidean")
-        counts = {"used": n, "given": n}
-        first = rows.take(np.arange(2))
-        centre = None
-        if self.distance == "cosine" and ops.centre_of(first) is not None:
-            centre = column_means(rows)
-        centre = to_numpy(centre)
+        dense = ops.centre_of(rows.take(np.arange(2))) is not None
+        centre = to_numpy(column_means(rows)) if dense and self.distance == "cosine" else None
         metric = Metric(None, rows.n_features, rows.names, self._described(), centre, self.distance)
-        return self._store(rows, counts, metric_=metric)
+        return self._store(rows, {"used": n, "given": n}, metric_=metric)

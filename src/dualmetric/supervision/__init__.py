@@ -6,6 +6,9 @@ what the user knows            passed as y
 labels                         an array, or `Labels`
 triplets                       `Triplets`: row i is closer to row j than to row k
 comparisons                    `Comparisons`: rows a and b are closer than c and d
+pairs                          `Pairs`: two rows are the same, or different
+clicks                         `Positives`: a document was chosen for a query
+judgements                     `Relevance`: grades of documents for queries
 =============================  =====================================================
 
 Each kind is one class with the methods of `Supervision`: to check itself against X, to turn into
@@ -16,9 +19,24 @@ from typing import Any
 
 from ._base import Comparisons, Split, Supervision
 from .labels import Labels
+from .mining import mine_negatives
+from .pairs import Pairs
+from .positives import Positives
+from .relevance import Relevance
 from .triplets import Triplets
 
-__all__ = ["Comparisons", "Labels", "Split", "Supervision", "Triplets", "as_supervision"]
+__all__ = [
+    "Comparisons",
+    "Labels",
+    "Pairs",
+    "Positives",
+    "Relevance",
+    "Split",
+    "Supervision",
+    "Triplets",
+    "as_supervision",
+    "mine_negatives",
+]
 
 
 def as_supervision(y: Any, n_rows: int, owner: str) -> Supervision:
@@ -26,7 +44,7 @@ def as_supervision(y: Any, n_rows: int, owner: str) -> Supervision:
     if y is None:
         raise ValueError(
             f"{owner} requires y to be passed, but the target y is None: pass labels, "
-            "Triplets(index) or Comparisons(index)"
+            "or an object of dualmetric.supervision, such as Triplets(index) or Pairs(index, same)"
         )
     kind = y if isinstance(y, Supervision) else Labels(y)
     return kind.check(n_rows)

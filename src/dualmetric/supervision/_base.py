@@ -24,6 +24,8 @@ class Split(NamedTuple):
     # ``judge(train, test)`` takes both parts as a metric maps them, and returns one score per held-
     # out query; larger is better, and NaN means that the query has nothing to find
     judge: Callable[[Matrix, Matrix], Array]
+    # whether it only says which metrics are worse than the plain distance, and does not count
+    guard: bool = False
 
 
 class Supervision(ABC):
@@ -35,6 +37,12 @@ class Supervision(ABC):
 
     scorings: tuple[str, ...]
     """Names of the scores that `splits` knows; the first is the default."""
+
+    queries: Any = None
+    """Rows that are not among those of X, with the same features; they are numbered after them."""
+
+    families: tuple[str, ...] = ("whitening", "dual", "prior")
+    """What `MetricCV` tries besides the plain distances."""
 
     @abstractmethod
     def check(self, n_rows: int) -> Self:
@@ -89,6 +97,48 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int) -> A
             f"numbers go from 0 to {n_rows - 1}"
         )
     return array
+
+
+def check_pairs(
+    index: Any,
+    what: str,
+    n_left: int,
+    n_right: int,
+    names: tuple[str, str] = ("query", "document"),
+) -> Array:
+    """Pairs of row numbers, below ``n_left`` and ``n_right``; errors name the line."""
+    array = check_index(index, names, what, max(n_left, n_right))
+    for column, n in enumerate((n_left, n_right)):
+        outside = np.flatnonzero(array[:, column] >= n)
+        if len(outside):
+            raise ValueError(
+                f"{what}[{outside[0]}] = {array[outside[0]].tolist()} names {names[column]} "
+                f"{array[outside[0], column]}, and there are {n}: they go from 0 to {n - 1}"
+            )
+    return array.astype(np.int64)
+
+
+def check_groups(groups: Any, n: int, of: str) -> Array | None:
+    """Codes of the groups, one per row or query."""
+    if groups is None:
+        return None
+    refuse_mask(groups, "groups")
+    values = np.asarray(to_numpy(groups))
+    if values.shape != (n,):
+        raise ValueError(f"groups must hold one value per {of}, shape ({n},); got {values.shape}")
+    return np.unique(values, return_inverse=True)[1]
+
+
+def folds_of(groups: Array, n_folds: int, seed: int) -> list[Array]:
+    """Places in ``groups``, in folds that keep groups whole and are about equally large."""
+    codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+    shuffled = np.random.default_rng(seed).permutation(len(sizes))
+    order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
+    fold, filled = np.zeros(len(sizes), dtype=int), np.zeros(min(n_folds, len(sizes)))
+    for group in order:
+        fold[group] = np.argmin(filled)
+        filled[fold[group]] += sizes[group]
+    return [np.flatnonzero(fold[codes] == number) for number in range(len(filled))]
 
 
 def index_type(n_rows: int) -> type[np.signedinteger]:

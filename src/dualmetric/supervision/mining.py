@@ -1,0 +1,113 @@
+"""Hard negatives: the documents nearest to a query that are not known to be relevant to it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._arrays import judged, ops
+from .._options import Option
+from .._rows import open_rows
+from .._types import Array, Matrix
+from ._base import check_pairs
+
+DEPTH = Option("int", "How many of the nearest documents to look at.", low=1)
+MARGIN = Option("float", "How much farther than a relevant document.", low=-1, optional=True)
+
+
+class Negatives(NamedTuple):
+    """What `mine_negatives` found."""
+
+    pairs: Array  # (N, 2): query and document; of each query the nearest documents first
+    known: int  # documents passed over because they are known to be relevant
+    too_close: int  # documents passed over by ``relative_margin``
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.pairs):,} negatives; passed over: {self.known:,} documents that are known "
+            f"to be relevant, {self.too_close:,} that are too close to tell from relevant ones"
+        )
+
+
+def mine_negatives(
+    documents: Any,
+    positives: Any,
+    queries: Any = None,
+    *,
+    depth: int = 100,
+    relative_margin: float | None = None,
+) -> Negatives:
+    """Find the documents nearest to each query that are not known to be relevant to it.
+
+    Parameters
+    ----------
+    documents : array-like or sparse matrix of shape (n_documents, n_features)
+        The rows that are searched.
+    positives : array-like of shape (N, 2)
+        Query and document of each pair that is known to be relevant.
+    queries : array-like or sparse matrix of shape (n_queries, n_features), optional
+        The queries; None where they are rows of ``documents``.
+    depth : int, default=100
+        How many of the nearest documents to look at, relevant ones not counted.
+    relative_margin : float, optional
+        Pass over documents that are closer than 1 + ``relative_margin`` times the distance of the
+        nearest relevant document: they may be relevant and not judged. None passes over none. Try
+        it before you use it: the documents that it passes over are also those that teach most.
+
+    Returns
+    -------
+    Negatives
+        The pairs, and how many were passed over for each reason.
+
+    Examples
+    --------
+    >>> from dualmetric.supervision import mine_negatives
+    >>> found = mine_negatives([[0.0], [1.0], [5.0]], [[0, 1]], queries=[[0.4]], depth=1)
+    >>> found.pairs
+    array([[0, 0]])
+    """
+    DEPTH.check("depth", depth)
+    MARGIN.check("relative_margin", relative_margin)
+    rows, _ = open_rows(documents, name="documents")
+    n = rows.shape[0]
+    if queries is None:
+        index = check_pairs(positives, "positives", n, n)
+        return mined(rows.take(), n, index, depth, relative_margin)
+    asked, _ = open_rows(queries, name="queries")
+    if asked.n_features != rows.n_features:
+        raise ValueError(
+            f"queries have {asked.n_features} features and documents {rows.n_features}: distances "
+            "need the same features"
+        )
+    index = check_pairs(positives, "positives", asked.shape[0], n)
+    X = ops.stacked([rows.take(), asked.take()])
+    found = mined(X, n, index + np.array([n, 0]), depth, relative_margin)
+    return found._replace(pairs=found.pairs - np.array([n, 0]))
+
+
+def mined(
+    X: Matrix, n_documents: int, positives: Array, depth: int, relative_margin: float | None
+) -> Negatives:
+    """Negatives for the rows of X that query; documents are the first rows of X."""
+    asked, place = np.unique(positives[:, 0], return_inverse=True)
+    most = int(np.bincount(place).max()) + 1  # relevant ones, and the query itself
+    near = judged.nearest_documents(
+        X[:n_documents], ops.take_rows(X, asked), min(n_documents, depth + most)
+    )
+    keys = np.sort(place * n_documents + positives[:, 1])
+    codes = np.arange(len(asked))[:, None] * n_documents + near
+    known = keys[np.minimum(np.searchsorted(keys, codes), len(keys) - 1)] == codes
+    free = ~known & (near != asked[:, None])
+    looked_at = np.cumsum(free, axis=1) <= depth
+    close = np.zeros_like(free)
+    if relative_margin is not None:
+        nearest = np.full(len(asked), np.inf)
+        np.minimum.at(nearest, place, ops.sq_distances(X, *np.ascontiguousarray(positives.T)))
+        query = np.repeat(asked, near.shape[1])
+        distance = ops.sq_distances(X, query, near.ravel()).reshape(near.shape)
+        close = distance < ((1.0 + relative_margin) ** 2 * nearest)[:, None]
+    query, column = np.nonzero(free & looked_at & ~close)
+    return Negatives(
+        np.column_stack([asked[query], near[query, column]]),
+        int((known & looked_at).sum()),
+        int((free & looked_at & close).sum()),
+    )

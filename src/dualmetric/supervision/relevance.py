@@ -1,0 +1,93 @@
+"""Relevance: graded judgements of documents for queries."""
+
+from copy import copy
+from typing import Any, Self
+
+import numpy as np
+
+from .. import measures
+from .._arrays import judged
+from .._arrays.namespace import to_numpy
+from .._types import Array, Matrix
+from .._validation import refuse_mask
+from ._judged import Judged
+
+
+class Relevance(Judged):
+    """Graded judgements: how relevant a document is to a query.
+
+    Documents are compared within a query: those of a higher grade should be closer to it than
+    those of a lower one, and than documents that rank high and were not judged, which count as
+    grade 0. A comparison weighs as much as exchanging the two documents changes nDCG in the plain
+    ranking (or the prior's).
+
+    Parameters
+    ----------
+    grades : sparse matrix of shape (n_queries, n_documents), or array-like of shape (N, 3)
+        Grades from 0, not relevant; or rows of query, document and grade, with row numbers of
+        ``queries`` and of X.
+    queries : {array-like, sparse matrix, data frame} of shape (n_queries, n_features), optional
+        The queries, with the same features as X; None where they are rows of X themselves.
+    depth, n_negatives, relative_margin, groups
+        As in `Positives`.
+
+    Examples
+    --------
+    >>> from dualmetric import DuRP
+    >>> from dualmetric.supervision import Relevance
+    >>> documents = [[0.0, 0.0], [1.0, 4.0], [2.0, 0.0]]
+    >>> judgements = Relevance([[0, 1, 2], [0, 2, 1]], queries=[[1.0, 0.0]])
+    >>> model = DuRP(2, prior="identity", random_state=0).fit(documents, judgements)
+    >>> model.metric_.pairwise([[1.0, 0.0]], documents).argmin()
+    np.int64(1)
+    """
+
+    def __init__(
+        self,
+        grades: Any,
+        queries: Any = None,
+        *,
+        depth: int = 100,
+        n_negatives: int = 30,
+        relative_margin: float | None = None,
+        groups: Any = None,
+    ) -> None:
+        self.grades = grades
+        super().__init__((), None, queries, depth, n_negatives, relative_margin, groups)
+
+    def _read(self) -> tuple[Any, Any]:
+        if self.n_documents is not None:  # checked before
+            return self.index, self.grade
+        if hasattr(self.grades, "tocoo"):
+            found = self.grades.tocoo()
+            return np.column_stack([found.row, found.col]).astype(np.int64), found.data
+        refuse_mask(self.grades, "grades")
+        rows = np.asarray(to_numpy(self.grades))
+        if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "iuf":
+            raise ValueError(
+                "grades must be a sparse matrix of queries × documents, or an (N, 3) array of "
+                f"query, document and grade; got shape {rows.shape} of {rows.dtype}"
+            )
+        numbers = rows[:, :2]
+        if (numbers != np.trunc(numbers)).any():
+            line = int(np.flatnonzero((numbers != np.trunc(numbers)).any(axis=1))[0])
+            raise ValueError(f"grades[{line}] = {rows[line].tolist()}: row numbers must be whole")
+        return numbers.astype(np.int64), rows[:, 2]
+
+    def check(self, n_rows: int) -> Self:
+        """Return the same, checked; queries without a relevant document are left out."""
+        new = copy(super().check(n_rows))
+        new.grades = ()  # they are in ``index`` and ``grade``
+        return new
+
+    def _weights(self, X: Matrix, query: Array, near: Array, far: Array, grades: Array) -> Array:
+        """Change in nDCG when the two documents of a comparison change places; one on average."""
+        asked, place = np.unique(query, return_inverse=True)
+        n = self._documents(X)
+        ranks = [judged.ranks(X, n, np.column_stack([query, part])) for part in (near, far)]
+        discounts = [measures.discount(rank) for rank in ranks]
+        right = np.isin(self.index[:, 0], asked) & (self.grade > 0)
+        best = measures.ideal(np.searchsorted(asked, self.index[right, 0]), self.grade[right])
+        change = measures.gain(grades[:, 0]) - measures.gain(grades[:, 1])
+        weight = np.abs(discounts[0] - discounts[1]) * change / best[place]
+        return weight / weight.mean()
