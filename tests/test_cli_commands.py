@@ -30,11 +30,11 @@ from dualmetric import (
 )
 from dualmetric._options import option, options_of, with_options
 from dualmetric.cli import _learning
+from dualmetric.cli._learning import hold_out
 from dualmetric.cli._methods import METHODS
 from dualmetric.cli._progress import Steps
 from dualmetric.cli._scores import verdict
-from dualmetric.cli._split import hold_out
-from dualmetric.io import _arrays
+from dualmetric.io import rowfiles
 from dualmetric.io.rowfiles import read_rows, write_rows
 from dualmetric.supervision import Comparisons, Triplets
 from makers import make_classes, make_counts
@@ -496,7 +496,7 @@ class TestHeldOut:
         np.save("x.npy", X)
         np.save("y.npy", y)
         whole = as_json("fit", "x.npy", "--labels", "y.npy")
-        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
         assert isinstance(read_rows("x.npy").X, np.memmap)
         mapped = as_json("fit", "x.npy", "--labels", "y.npy")
         assert mapped["scores"] == whole["scores"]
@@ -536,7 +536,7 @@ class TestMaxRows:
         np.save("y.npy", y)
         arguments = ("fit", "x.npy", "--labels", "y.npy", "--tfidf", "--distance", "cosine")
         run(*arguments, "--method", method, "-o", "a")
-        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
         monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 40 * 8 * 32)
         assert isinstance(read_rows("x.npy").X, np.memmap)
         run(*arguments, "--method", method, "-o", "b")
@@ -605,7 +605,7 @@ class TestTriplets:
         whole = as_json("fit", "x.npy", "--triplets", "t.npy", "--max-rows", 50)
         assert whole["rows"]["used"] >= len(np.unique(triples[:40]))
         expected = Metric.load("metric.safetensors").factor
-        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
         found = as_json("fit", "x.npy", "--triplets", "t.npy", "--max-rows", 50)
         assert found["rows"] == whole["rows"]
         np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected)
@@ -913,7 +913,7 @@ class TestEvaluate:
             (["--report", "a.html", "--image-shape", "axb"], "must be HEIGHTxWIDTH"),
             (["--report", "a.html", "--texts", "t.txt"], "t.txt has 2 lines for 300 rows"),
             (["--report", "a.html", "--texts", "no.txt"], "no.txt does not exist"),
-            (["--names", "t.txt"], "--names: t.txt has 2 names for 6 features"),
+            (["--names", "t.txt"], "--names: t.txt has 2 lines for 6 features"),
             (
                 ["--report", "a.html", "--texts", "t.txt", "--image-shape", "2x3"],
                 "give --texts or --image-shape",
@@ -1014,7 +1014,7 @@ class TestNeighbors:
     def test_mapped_file(self, learned, monkeypatch):
         np.save("x.npy", make_rows()[0])
         whole = as_json("neighbors", learned, "x.npy", "--query", 7)
-        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
         monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 1000)
         assert as_json("neighbors", learned, "x.npy", "--query", 7) == whole
 
@@ -1061,7 +1061,7 @@ class TestExplain:
         assert "[red]word 0" in shown
         (folder / "names.txt").write_text("one\n")
         line = refused("explain", learned, data, 3, 10, "--names", "names.txt")
-        assert line == "--names: names.txt has 1 names for 6 features: give one name per line"
+        assert line == "--names: names.txt has 1 lines for 6 features: give one line per feature"
 
     def test_names_of_the_metric_and_of_the_file(self, learned, folder):
         np.save("x.npy", make_rows()[0])
@@ -1104,7 +1104,7 @@ class TestTransform:
     def test_large_files_are_streamed(self, learned, monkeypatch):
         X = make_rows()[0].astype(np.float32)
         np.save("x.npy", X)
-        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
         monkeypatch.setattr("dualmetric._rows.stored._BLOCK_BYTES", 24 * 120)
         heights = []
         apply = Metric.apply

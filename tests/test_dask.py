@@ -492,7 +492,7 @@ def test_labels_that_do_not_match():
         for work in (DuRP(**FEW).fit, model.score):
             with pytest.raises(ValueError, match=f"y has {len(labels)} labels for 60 rows"):
                 work(recorded.array, labels)
-    with pytest.raises(ValueError, match="names a column, but X is a Dask array"):
+    with pytest.raises(ValueError, match="names a column, but X is not a data frame"):
         DuRP(**FEW).fit(recorded.array, "label")
     assert recorded.read == []
     with pytest.raises(ValueError, match="requires y to be passed"):

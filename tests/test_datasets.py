@@ -17,7 +17,7 @@ from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.decomposition import PCA
 
 from dualmetric import datasets
-from dualmetric.datasets import NAMES, Dataset, _cache, _sources, _text, dataset_names, load_dataset
+from dualmetric.datasets import NAMES, Dataset, _sources, _text, dataset_names, load_dataset
 from dualmetric.datasets._catalog import CATALOG, Entry, File
 from makers import make_counts
 
@@ -680,7 +680,7 @@ def test_processed_again_where_anything_differs(text_set, reductions, monkeypatc
     write_npz(text_set, X, y)
     assert not np.array_equal(load_dataset("rcv1_7class").X_test, first.X_test)
     assert len(reductions) == 4
-    monkeypatch.setattr(_cache, "VERSION", _cache.VERSION + 1)
+    monkeypatch.setattr(_sources, "VERSION", _sources.VERSION + 1)
     load_dataset("rcv1_7class")
     assert len(reductions) == 5
 
@@ -722,7 +722,7 @@ def test_cache_folder(monkeypatch, tmp_path):
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    folder = _cache.cache_folder()
+    folder = _sources.cache_folder()
     assert folder.name == "dualmetric"
     assert tmp_path in folder.parents
 

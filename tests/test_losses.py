@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from dualmetric._arrays import kernels
 from dualmetric.losses import LOSSES, get_loss
+from twins import dual_step
 
 NAMES = ["hinge", "smoothed_hinge", "squared_hinge", "logistic"]
 
@@ -114,13 +115,16 @@ def test_dual_step_maximises_the_coordinate(name, margin, curvature):
                 -loss.conjugate(b) - margin * (b - beta) - 0.5 * curvature * (b - beta) ** 2
             )
 
-        found = loss.dual_step(beta, margin, curvature)
-        assert 0.0 <= found <= loss.upper
         top = loss.upper if np.isfinite(loss.upper) else 200.0
         best = maximise(gain, 0.0, top)
-        assert gain(found) >= gain(best) - 1e-12 * max(1.0, abs(gain(best)))
-        # where the objective is flat its maximiser is known to √eps only
-        assert found == pytest.approx(best, abs=1e-4)
+        kernel = kernels._dual_value(
+            beta, margin, curvature, loss.logistic, loss.smoothing, loss.upper
+        )
+        for found in (kernel, dual_step(loss, beta, margin, curvature)):
+            assert 0.0 <= found <= loss.upper
+            assert gain(found) >= gain(best) - 1e-12 * max(1.0, abs(gain(best)))
+            # where the objective is flat its maximiser is known to √eps only
+            assert found == pytest.approx(best, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_dual_step_maximises_the_coordinate(name, margin, curvature):
 )
 def test_dual_step_of_a_triplet_that_says_nothing(name, expected):
     # A_t = 0: margin and curvature 0, so b maximises −ℓ_*(−b) and equals −ℓ'(0)
-    assert get_loss(name).dual_step(0.0, 0.0, 0.0) == pytest.approx(expected, abs=1e-12)
+    assert dual_step(get_loss(name), 0.0, 0.0, 0.0) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,7 +145,7 @@ def test_dual_step_without_curvature(name, margin, beta):
     loss = get_loss(name)
     top = loss.upper if np.isfinite(loss.upper) else 50.0
     best = maximise(lambda b: float(-loss.conjugate(b)) - margin * (b - beta), 0.0, top)
-    found = loss.dual_step(beta, margin, 0.0)
+    found = dual_step(loss, beta, margin, 0.0)
     assert found == pytest.approx(best, abs=1e-5)
     kernel = kernels._dual_value(beta, margin, 0.0, loss.logistic, loss.smoothing, loss.upper)
     assert kernel == pytest.approx(found, abs=1e-12)
@@ -157,7 +161,7 @@ def test_kernel_logistic_root(beta, margin, exponent):
     curvature = 10.0**exponent
     root = kernels._logistic_dual(beta, margin, curvature)
     assert 0.0 <= root <= 1.0
-    twin = get_loss("logistic").dual_step(beta, margin, curvature)
+    twin = dual_step(get_loss("logistic"), beta, margin, curvature)
     # both end within an ulp or two of t = log((1−b)/b), |t| ≤ 1e4 + curvature, where |db/dt| ≤ b;
     # with a large curvature the equation itself is rounded at eps·curvature, but then b is steep
     assert root == pytest.approx(twin, rel=1e-9, abs=1e-14)

@@ -136,7 +136,7 @@ def test_the_docstring_lists_every_option_with_its_default(estimator, name):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_docstring_is_complete(estimator):
     assert "{parameters}" not in estimator.__doc__
-    assert "{attributes}" not in estimator.__doc__
+    assert "{sections}" not in estimator.__doc__
     for line in estimator.__doc__.split("\n"):
         assert len(line) <= 104
     assert inspect.signature(estimator).parameters.keys() == options_of(estimator).keys()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dualmetric import DuRP, Metric, open_parquet
 from dualmetric._rows import open_rows, stored
 from dualmetric.cli import app
-from dualmetric.io import ParquetRows, _arrays, read_rows
+from dualmetric.io import ParquetRows, read_rows, rowfiles
 from dualmetric.io import parquet as parquet_files
 
 pa = pytest.importorskip("pyarrow", reason="needs pip install 'dualmetric[parquet]'")
@@ -514,7 +514,7 @@ def run(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["d", "d.parquet"])
 def test_commands(name, run, tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "_BLOCK_BYTES", 20 * 24)
-    monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+    monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
     X, y = make_data(300)
     if name == "d":
         write_folder(tmp_path / name, X, y)

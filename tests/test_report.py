@@ -19,9 +19,7 @@ from sklearn.preprocessing import normalize
 from dualmetric import DuRP, Metric
 from dualmetric.intervals import bootstrap_interval, paired_interval
 from dualmetric.report import (
-    _explanations,
     _explorer,
-    _map,
     _material,
     _pictures,
     build_report,
@@ -246,7 +244,7 @@ def test_contributions_are_those_of_explain(kind, to, with_factor):
     for centre in centres:
         metric = Metric(factor, 25, centre=centre, distance=kind, outside=outside)
         others = np.array([3, 4, 5, 9])
-        distances, features, parts = _explanations.contributions(metric, to(X), 0, others)
+        distances, features, parts = _explorer.contributions(metric, to(X), 0, others)
         for row, distance, values in zip(others, distances, parts, strict=True):
             expected = metric.explain(X[0], X[row], top=26)
             assert distance == pytest.approx(expected.distance, abs=1e-12)
@@ -475,13 +473,13 @@ def test_page_stays_small():
 def test_map_shows_the_first_two_components():
     rng = np.random.default_rng(6)
     X = rng.normal(size=(300, 5)) * [9, 4, 1, 1, 1]
-    before, after = _map.places(X, -X[:, [1, 0, 2]])
+    before, after = _explorer.map_places(X, -X[:, [1, 0, 2]])
     for places in (before, after):
         assert abs(np.corrcoef(places[:, 0], X[:, 0])[0, 1]) > 0.98
         assert abs(np.corrcoef(places[:, 1], X[:, 1])[0, 1]) > 0.98
         assert places.min() >= 0
-        assert places.max() <= _map.SIZE
-        assert np.ptp(places[:, 0]) > 0.9 * _map.SIZE
+        assert places.max() <= _explorer.MAP_SIZE
+        assert np.ptp(places[:, 0]) > 0.9 * _explorer.MAP_SIZE
     # turned and mirrored so that rows stay where they were
     assert np.abs(before - after).max() < 60
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualmetric.io import _arrays
+from dualmetric.io import rowfiles
 from dualmetric.io.rowfiles import is_table, read_lines, read_rows, write_rows
 
 X = np.array([[1.5, 0.0, -2.0], [0.0, 0.25, 3.0], [4.0, 5.0, 6.0], [0.5, 0.5, 0.125]])
@@ -173,7 +173,7 @@ class TestNpy:
     def test_large_files_are_mapped(self, monkeypatch):
         np.save("a.npy", X)
         assert not isinstance(read_rows("a.npy").X, np.memmap)
-        monkeypatch.setattr(_arrays, "MAPPED_ABOVE", 100)
+        monkeypatch.setattr(rowfiles, "MAPPED_ABOVE", 100)
         found = read_rows("a.npy").X
         assert isinstance(found, np.memmap)
         np.testing.assert_array_equal(found, X)

@@ -437,7 +437,7 @@ def test_labels_that_do_not_match():
     recorded = Recorded(X, (20, 12))
     with pytest.raises(ValueError, match="y has 61 labels for 60 rows"):
         open_rows(recorded.array, da.from_array(np.resize(y, 61), chunks=9))
-    with pytest.raises(ValueError, match="names a column, but X is a Dask array"):
+    with pytest.raises(ValueError, match="names a column, but X is not a data frame"):
         open_rows(recorded.array, "label")
     assert recorded.read == []
 

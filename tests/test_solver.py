@@ -8,7 +8,15 @@ from dualmetric._arrays import kernels, ops
 from dualmetric.losses import LOSSES, get_loss
 from dualmetric.solver import solve_dual
 from dualmetric.supervision import Comparisons
-from twins import comparison_matrices, dual, inner, maximise_dual, primal, random_comparisons
+from twins import (
+    comparison_matrices,
+    dual,
+    dual_step,
+    inner,
+    maximise_dual,
+    primal,
+    random_comparisons,
+)
 
 NAMES = list(LOSSES)
 
@@ -38,7 +46,7 @@ def slow_epoch(A, margin, weight, beta, V, lams, loss):
     for t, lam in enumerate(lams):
         z = np.sum(V * A[t]) / lam + 1.0 - margin[t]
         curvature = np.sum(A[t] ** 2) / lam
-        new = weight[t] * loss.dual_step(beta[t] / weight[t], z, weight[t] * curvature)
+        new = weight[t] * dual_step(loss, beta[t] / weight[t], z, weight[t] * curvature)
         V = V + (new - beta[t]) * A[t]
         beta[t] = new
     return beta, V

@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 
 from dualmetric import SPCA, SRP, DuRP, Triplets
-from dualmetric._arrays import krylov, ops, sparse
+from dualmetric._arrays import krylov, ops
 from dualmetric.recovery import graph_matrix, leading_part, positive_part
 from dualmetric.scatter import DENSE_LIMIT, ProductScatter, within_classes
 from makers import as_csr, duplicated, explicit_zeros, make_wide, unsorted
@@ -325,10 +325,8 @@ def csr_with_empty(where, dtype, rng):
 )
 def test_threaded_dot(threads, dtype, where, rng, monkeypatch):
     monkeypatch.setattr("dualmetric._arrays.system.n_threads", lambda: threads)
-    original = sparse.run_blocks
-    monkeypatch.setattr(
-        sparse, "run_blocks", lambda work, total, smallest: original(work, total, 1)
-    )
+    original = ops.run_blocks
+    monkeypatch.setattr(ops, "run_blocks", lambda work, total, smallest: original(work, total, 1))
     X = csr_with_empty(where, dtype, rng)
     B = rng.normal(size=(300, 6)).astype(dtype)
     for rows in (sp.csr_matrix(X), sp.csr_array(X)):
@@ -351,10 +349,8 @@ def test_threaded_dot_of_enough_entries_for_threads(threads, rng, monkeypatch):
 @pytest.mark.parametrize("shape", [(1, 50), (3, 1), (1, 1), (7, 4), (0, 4), (5, 0)])
 def test_threaded_dot_of_small_shapes(threads, shape, rng, monkeypatch):
     monkeypatch.setattr("dualmetric._arrays.system.n_threads", lambda: threads)
-    original = sparse.run_blocks
-    monkeypatch.setattr(
-        sparse, "run_blocks", lambda work, total, smallest: original(work, total, 1)
-    )
+    original = ops.run_blocks
+    monkeypatch.setattr(ops, "run_blocks", lambda work, total, smallest: original(work, total, 1))
     for X in (rng.normal(size=shape), np.zeros(shape)):
         B = rng.normal(size=(shape[1], 2))
         assert_allclose(ops.threaded_dot(sp.csr_matrix(X), B), X @ B, atol=1e-13)

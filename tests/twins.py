@@ -94,6 +94,25 @@ def minimise_primal(M0, A, margin, weight, loss, reg):
     return found.x.reshape(d, d)
 
 
+def dual_step(loss, beta, margin, curvature):
+    """The best value of one dual variable β, with the margin ⟨M, A_t⟩ and ‖A_t‖²/(λN) at it."""
+    if loss.logistic:
+        # log((1−b)/b) = margin + (b − beta)·curvature by bisection in t = log((1−b)/b)
+        low, high = margin - beta * curvature, margin + (1.0 - beta) * curvature
+        for _ in range(200):
+            t = 0.5 * (low + high)
+            if margin + (expit(-t) - beta) * curvature > t:
+                low = t
+            else:
+                high = t
+        return float(expit(-t))
+    bend = loss.smoothing + curvature
+    if bend == 0.0:  # linear: A_t = 0 under the hinge
+        return loss.upper if margin < 1.0 else 0.0
+    step = beta + (1.0 - margin - loss.smoothing * beta) / bend
+    return min(max(step, 0.0), loss.upper)
+
+
 def random_comparisons(n_rows, n, rng, dtype=np.int32):
     """Random comparisons of four different rows, the last third of them triplets (i, j, i, k)."""
     index = np.array([rng.choice(n_rows, size=4, replace=False) for _ in range(n)], dtype=dtype)

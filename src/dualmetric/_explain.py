@@ -10,9 +10,8 @@ import numpy as np
 from ._arrays import ops
 from ._arrays.namespace import to_numpy
 from ._metric_checks import too_large
-from ._rows import open_rows
 from ._types import Array
-from ._validation import refuse_mask
+from ._validation import check_whole, refuse_mask
 
 _BLOCK = 2**20  # numbers of L held in double precision at once
 
@@ -56,12 +55,15 @@ def explained(
 ) -> Explanation:
     """What `Metric.explain` returns, for a metric without a lift."""
     name_of = namer(feature_names, metric.feature_names, metric.n_features)
-    check_top(top)
+    check_whole(top, "top")
     row_a, row_b = _row(metric, a, "a"), _row(metric, b, "b")
     distance, parts = split(metric, row_a, row_b)
     if not np.isfinite(distance):
         raise too_large(row_a)
-    return summarise(distance, parts, name_of, top)
+    order = largest_first(parts)
+    centre = len(parts) - 1
+    named = [("(centre)" if f == centre else name_of(f), float(parts[f])) for f in order[:top]]
+    return Explanation(distance, named, float(parts[order[top:]].sum()))
 
 
 def top_features(
@@ -69,7 +71,7 @@ def top_features(
 ) -> list[tuple[str, float]]:
     """What `Metric.top_features` returns, for a metric without a lift."""
     name_of = namer(feature_names, metric.feature_names, metric.n_features)
-    check_top(top)
+    check_whole(top, "top")
     factor = metric.linear_part().factor
     if factor is None:
         raise ValueError("the identity has no directions of its own: every feature counts alike")
@@ -89,8 +91,7 @@ def _row(metric: Any, row: Any, name: str) -> Array:
     row = to_numpy(row)
     if np.ndim(row) == 1:
         row = (row if hasattr(row, "reshape") else np.asarray(row)).reshape(1, -1)
-    rows, _ = open_rows(row, names=metric.feature_names, width=metric.n_features, name=name)
-    rows.check_width(metric.n_features, "this metric")
+    rows = metric.open_rows(row, name)
     if rows.shape[0] != 1:
         raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
     return ops.to_dense(metric.first.weighted(rows.take().astype(np.float64)))[0]
@@ -142,21 +143,16 @@ def _scaled(metric: Any, x: Array) -> tuple[Array, Array]:
 
 
 def _image(metric: Any, x: Array) -> Array:
-    """Lᵀx, or M^½x for a metric with ``outside``, in float64."""
+    """Lᵀx, or M^½x for a metric with ``outside``, in float64 and without a copy of L."""
     if metric.outside:
         image: Array = metric._apply_outside(x[None, :])[0]
         return image
-    return _project(metric.factor, x)
-
-
-def summarise(
-    distance: float, parts: Array, name_of: Callable[[int], str], top: int
-) -> Explanation:
-    """Name the largest parts of what `split` gives, and add up the others."""
-    order = largest_first(parts)
-    centre = len(parts) - 1
-    named = [("(centre)" if f == centre else name_of(f), float(parts[f])) for f in order[:top]]
-    return Explanation(distance, named, float(parts[order[top:]].sum()))
+    if metric.factor is None:
+        return x
+    result = np.zeros(metric.factor.shape[1])
+    for index, rows in _blocks(metric.factor, x):
+        result += x[index] @ rows
+    return result
 
 
 def largest_first(values: Array) -> Array:
@@ -182,12 +178,6 @@ def check_number_of_names(names: Sequence[str] | None, n_features: int) -> None:
         raise ValueError(f"{len(names)} feature names were given for {n_features} features")
 
 
-def check_top(top: int) -> None:
-    """Refuse a number of parts that is none."""
-    if not isinstance(top, Integral) or top < 1:
-        raise ValueError(f"top must be a whole number, at least 1; got {top!r}")
-
-
 def _blocks(factor: Array, row: Array) -> Iterator[tuple[Array, Array]]:
     """Where a row is not zero, a block at a time, and those rows of L in float64."""
     support = np.flatnonzero(row)
@@ -195,16 +185,6 @@ def _blocks(factor: Array, row: Array) -> Iterator[tuple[Array, Array]]:
     for start in range(0, len(support), height):
         index = support[start : start + height]
         yield index, factor[index].astype(np.float64, copy=False)
-
-
-def _project(factor: Array | None, row: Array) -> Array:
-    """Lᵀx in float64, without a copy of L."""
-    if factor is None:
-        return row
-    result = np.zeros(factor.shape[1])
-    for index, rows in _blocks(factor, row):
-        result += row[index] @ rows
-    return result
 
 
 def _length(vector: Array) -> float:

@@ -1,7 +1,7 @@
 """Whether arrays and a lift can be the steps of a metric; each error says what would do."""
 
 import sys
-from numbers import Integral, Real
+from numbers import Real
 from reprlib import repr as brief
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from ._arrays.namespace import precision
 from ._types import Array
+from ._validation import check_whole
 from .lift import Lift
 
 
@@ -73,8 +74,16 @@ def as_lift(lift: Any) -> Lift:
     return Lift(landmarks, float(gamma))
 
 
-def as_width(n_features: Any, factor: Array | None, lift: Lift | None) -> int:
-    """Width of the rows, which follows from the landmarks or the factor where it is not given."""
+def as_width(n_features: Any, factor: Array | None, idf: Any, lift: Any, before: Any) -> int:
+    """Width of the rows, which follows from what takes them where it is not given."""
+    if before is not None:
+        if idf is not None or lift is not None or before.before is not None:
+            raise ValueError("tf-idf, a lift and further steps belong to before itself")
+        if n_features is not None and n_features != before.n_features:
+            raise ValueError(
+                f"n_features is {n_features}, and before is over {before.n_features} features"
+            )
+        return int(before.n_features)
     if n_features is None:
         if lift is not None:
             n_features = lift.landmarks.shape[1]
@@ -82,8 +91,7 @@ def as_width(n_features: Any, factor: Array | None, lift: Lift | None) -> int:
             raise ValueError("a metric without a factor needs n_features, the width of rows")
         else:
             n_features = factor.shape[0] if factor.ndim else 1
-    if not isinstance(n_features, Integral) or n_features < 1:
-        raise ValueError(f"n_features must be a whole number, at least 1; got {n_features!r}")
+    check_whole(n_features, "n_features")
     if lift is not None and lift.landmarks.shape[1] != n_features:
         raise ValueError(
             f"the landmarks of a metric over {n_features} features must have shape (number of "
@@ -92,26 +100,8 @@ def as_width(n_features: Any, factor: Array | None, lift: Lift | None) -> int:
     return int(n_features)
 
 
-def width_before(before: Any, n_features: Any, factor: Array | None, idf: Any, lift: Any) -> int:
-    """Width of the rows that ``before`` takes, where it fits what comes after it."""
-    if idf is not None or lift is not None or before.before is not None:
-        raise ValueError("tf-idf, a lift and further steps belong to before itself")
-    if factor is not None and (
-        factor.ndim != 2 or factor.shape[0] != before.rank or factor.shape[1] == 0
-    ):
-        raise ValueError(
-            f"the factor of a metric after one of rank {before.rank} must have shape "
-            f"({before.rank}, rank), rank at least 1; got {factor.shape}"
-        )
-    if n_features is not None and n_features != before.n_features:
-        raise ValueError(
-            f"n_features is {n_features}, and before is over {before.n_features} features"
-        )
-    return int(before.n_features)
-
-
-def check_factor(factor: Array | None, n_features: int, lift: Lift | None) -> None:
-    """Refuse a factor that does not take what comes before it: rows, or kernel values."""
+def check_factor(factor: Array | None, n_features: int, lift: Lift | None, before: Any) -> None:
+    """Refuse a factor that does not take what comes before it."""
     if factor is None:
         if lift is not None:
             raise ValueError(
@@ -119,12 +109,15 @@ def check_factor(factor: Array | None, n_features: int, lift: Lift | None) -> No
                 "product with it"
             )
         return
-    height = n_features if lift is None else len(lift.landmarks)
+    height, takes = n_features, f"over {n_features} features"
+    if lift is not None:
+        height, takes = len(lift.landmarks), f"lifted by {len(lift.landmarks)} landmarks"
+    elif before is not None:
+        height, takes = before.rank, f"after one of rank {before.rank}"
     if factor.ndim != 2 or factor.shape[0] != height or factor.shape[1] == 0:
-        over = f"over {n_features} features" if lift is None else f"lifted by {height} landmarks"
         raise ValueError(
-            f"the factor of a metric {over} must have shape ({height}, rank), rank at least 1; got "
-            f"{factor.shape}"
+            f"the factor of a metric {takes} must have shape ({height}, rank), rank at least 1; "
+            f"got {factor.shape}"
         )
 
 

@@ -14,16 +14,24 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 
 _T = TypeVar("_T", bound=type)
-_KINDS: dict[str, Any] = {"int": Integral, "float": Real, "bool": (bool, np.bool_), "str": str}
-_NAMES = {
-    "int": "a whole number",
-    "float": "a finite number",
-    "bool": "True or False",
-    "str": "a string",
+_KINDS: dict[str, tuple[Any, str]] = {
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a finite number"),
+    "bool": ((bool, np.bool_), "True or False"),
+    "str": (str, "a string"),
 }
 
+_SECTIONS = """Parameters
+    ----------
+    {parameters}
 
-_FITTED = """n_rows_used_, n_rows_in_ : int
+    Attributes
+    ----------
+    metric_ : Metric
+        The metric: save it, apply it elsewhere.
+    components_ : ndarray of shape (rank, n_features_in_)
+        Its directions, one per row.
+    n_rows_used_, n_rows_in_ : int
         How many rows were learned from, and how many were given.
     n_features_in_ : int
         Number of features seen in ``fit``.
@@ -35,7 +43,7 @@ _FITTED = """n_rows_used_, n_rows_in_ : int
 class Option:
     """What is known about an option besides its name and default."""
 
-    kind: str  # type of its values; those of "object" are checked by the estimator
+    kind: str  # type of its values; those of "object" are checked by the estimator, or by ``each``
     help: str  # what it does, in the words of the documentation
     low: float | None = None  # smallest value
     high: float | None = None  # largest value
@@ -44,10 +52,18 @@ class Option:
     optional: bool = False  # whether None is allowed
     type: str = ""  # type as the documentation shows it; derived where it is empty
     flag: str = ""  # one line for the command line; empty where there is no flag
+    each: "Option | None" = None  # what each value of a sequence of candidates may be
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that is not allowed, naming the option, the value and what is allowed."""
-        if self.kind == "object" or (value is None and self.optional):
+        if value is None and self.optional:
+            return
+        if self.each is not None:
+            if isinstance(value, str) or not np.ndim(value) or not len(value):
+                raise ValueError(f"{name} must be a sequence of candidates; got {value!r}")
+            for one in value:
+                self.each.check(f"each of {name}", one)
+        if self.kind == "object":
             return
         problem = f"{name} must be {self._allowed()}; got {brief(value)}"
         if self.choices is not None:
@@ -55,7 +71,7 @@ class Option:
                 raise ValueError(problem)
             return
         wrong_bool = isinstance(value, bool | np.bool_) and self.kind != "bool"
-        if wrong_bool or not isinstance(value, _KINDS[self.kind]):
+        if wrong_bool or not isinstance(value, _KINDS[self.kind][0]):
             raise TypeError(problem)
         if self.kind in ("int", "float"):
             with np.errstate(over="ignore"):
@@ -70,15 +86,11 @@ class Option:
     def _allowed(self) -> str:
         if self.choices is not None:
             return "one of " + ", ".join(map(repr, self.choices))
-        words = ("a finite number" if self.kind == "float" else _NAMES[self.kind]) + "".join(
-            part
-            for part in (
-                ""
-                if self.low is None
-                else f" {'above' if self.above else 'of at least'} {self.low:g}",
-                "" if self.high is None else f" and at most {self.high:g}",
-            )
-        )
+        words = _KINDS[self.kind][1]
+        if self.low is not None:
+            words += f" {'above' if self.above else 'of at least'} {self.low:g}"
+        if self.high is not None:
+            words += f" and at most {self.high:g}"
         return words + (", or None" if self.optional else "")
 
     def type_in_words(self) -> str:
@@ -94,24 +106,15 @@ def _quoted(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def option(
-    kind: str,
-    *,
-    default: Any,
-    help: str,  # noqa: A002
-    kw_only: bool = True,
-    optional: bool = False,
-    **more: Any,
-) -> Any:
+def option(kind: str, *, default: Any, kw_only: bool = True, **more: Any) -> Any:
     """A field of an estimator: its default, and an `Option` that says what it may be."""
-    declared = Option(kind, help, optional=optional or default is None, **more)
+    declared = Option(kind, **{"optional": default is None, **more})
     return field(default=default, kw_only=kw_only, metadata={"option": declared})
 
 
 def options_of(owner: Any) -> dict[str, Option]:
     """Options of an estimator or its class, by name, in the order of its constructor."""
-    found = {entry.name: entry for entry in fields(owner) if "option" in entry.metadata}
-    ordered = sorted(found.values(), key=lambda entry: bool(entry.kw_only))
+    ordered = sorted(fields(owner), key=lambda entry: bool(entry.kw_only))
     return {entry.name: entry.metadata["option"] for entry in ordered}
 
 
@@ -126,24 +129,21 @@ def with_options(cls: _T) -> _T:
     """Make the constructor of an estimator, and fill in what its docstring leaves out."""
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     if made.__doc__ is not None:  # there is none under python -OO
-        made.__doc__ = made.__doc__.replace("{parameters}", _documented(made).strip()).replace(
-            "{fitted}", _FITTED
-        )
+        sections = _SECTIONS + getattr(made, "_attributes", "")
+        text = made.__doc__.replace("{sections}", sections)
+        made.__doc__ = text.replace("{parameters}", _parameters(made))
     return made
 
 
-def _documented(cls: Any) -> str:
+def _parameters(cls: Any) -> str:
     """The section Parameters of a docstring, indented as in a class."""
-    defaults = {entry.name: entry.default for entry in fields(cls)}
     lines = []
     for name, declared in options_of(cls).items():
-        shown = _quoted(defaults[name])
-        if isinstance(defaults[name], int) and not isinstance(defaults[name], bool):
-            shown = f"{defaults[name]:_}"
+        default = getattr(cls, name)
+        shown = f"{default:_}" if type(default) is int else _quoted(default)
         lines.append(f"    {name} : {declared.type_in_words()}, default={shown}")
-        text = " ".join(declared.help.split())
-        lines.append(fill(text, 100, initial_indent=" " * 8, subsequent_indent=" " * 8))
-    return "\n".join(lines)
+        lines.append(fill(declared.help, 100, initial_indent=" " * 8, subsequent_indent=" " * 8))
+    return "\n".join(lines).strip()
 
 
 # --- options that several estimators share ---------------------------------------------------
@@ -155,9 +155,8 @@ def max_rows_option() -> Any:
         "int",
         default=50_000,
         help="At most this many rows are learned from, chosen at random and evenly over all; a "
-        "few more "
-        "where classes are rare, and every row that given triplets or comparisons name. None "
-        "learns from all rows.",
+        "few more where classes are rare, and every row that given triplets or comparisons name. "
+        "None learns from all rows.",
         low=2,
         optional=True,
         flag="Learn from at most this many rows; none for all.",

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,12 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def check_whole(value: Any, name: str) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
 
 
 def refuse_mask(array: Any, name: str) -> None:

@@ -36,7 +36,7 @@ its step is w_t times that of ℓ for β_t/w_t and the curvature w_t·c.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import xlogy
 
 from ._types import Array
 
@@ -69,31 +69,6 @@ class Loss:
         if self.logistic:
             return xlogy(beta, beta) + xlogy(1.0 - beta, 1.0 - beta)
         return 0.5 * self.smoothing * beta**2 - beta
-
-    def dual_step(self, beta: float, margin: float, curvature: float) -> float:
-        """Return the best value of one dual variable, the others fixed.
-
-        ``margin`` is ⟨M, A_t⟩ and ``curvature`` is ‖A_t‖²/(λN), both at the present β.
-        """
-        if self.logistic:
-            return self._logistic_step(beta, margin, curvature)
-        bend = self.smoothing + curvature
-        if bend == 0.0:  # linear: A_t = 0 under the hinge
-            return self.upper if margin < 1.0 else 0.0
-        step = beta + (1.0 - margin - self.smoothing * beta) / bend
-        return min(max(step, 0.0), self.upper)
-
-    @staticmethod
-    def _logistic_step(beta: float, margin: float, curvature: float) -> float:
-        """Solve log((1−b)/b) = margin + (b − beta)·curvature by bisection in t = log((1−b)/b)."""
-        low, high = margin - beta * curvature, margin + (1.0 - beta) * curvature
-        for _ in range(200):
-            t = 0.5 * (low + high)
-            if margin + (expit(-t) - beta) * curvature > t:
-                low = t
-            else:
-                high = t
-        return float(expit(-t))
 
 
 LOSSES = {

@@ -22,9 +22,9 @@ from ._arrays.namespace import (
 )
 from ._arrays.system import require_memory
 from ._explain import Explanation
-from ._rows import open_rows
-from ._truncate import truncated
+from ._rows import Rows, open_rows
 from ._types import Array, Matrix
+from ._validation import check_whole
 from .io import metric_file
 from .lift import Lift
 
@@ -118,25 +118,20 @@ class Metric:
     ) -> None:
         factor = None if factor is None else checks.as_floats(factor, "factor")
         lift = None if lift is None else checks.as_lift(lift)
-        if before is not None:
-            n_features = checks.width_before(before, n_features, factor, idf, lift)
-        n_features = checks.as_width(n_features, factor, lift)
-        if before is None:
-            checks.check_factor(factor, n_features, lift)
+        n_features = checks.as_width(n_features, factor, idf, lift, before)
+        checks.check_factor(factor, n_features, lift, before)
         _explain.check_number_of_names(feature_names, n_features)
         if distance not in DISTANCES:
             raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {brief(distance)}")
         outside = checks.as_outside(outside, factor, lift)
-        given = n_features if before is None else before.rank
-        rank = given if factor is None or outside else factor.shape[1]
-        centre = None if centre is None else checks.as_centre(centre, rank, distance)
         idf = None if idf is None else checks.as_idf(idf, n_features, lift)
         names = None if feature_names is None else tuple(map(str, feature_names))
         info = {} if info is None else info
         # past the guard of a frozen class
         self.__dict__.update(factor=factor, n_features=n_features, feature_names=names, info=info)
-        self.__dict__.update(centre=centre, kind=distance, idf=idf, lift=lift)
-        self.__dict__.update(outside=outside, before=before)
+        self.__dict__.update(kind=distance, idf=idf, lift=lift, outside=outside, before=before)
+        centre = None if centre is None else checks.as_centre(centre, self.rank, distance)
+        self.__dict__.update(centre=centre)
 
     def __repr__(self) -> str:
         name = "Metric" if self.kind == "euclidean" else "Cosine metric"
@@ -180,9 +175,13 @@ class Metric:
             `pairwise` need no such rows. Of a Dask X, a Dask array with the same chunks of rows, of
             which nothing is computed.
         """
-        rows, _ = open_rows(X, names=self.feature_names, width=self.n_features)
+        return self.open_rows(X).map(self.apply, self.rank)
+
+    def open_rows(self, X: Any, name: str = "X") -> Rows:
+        """Rows of the features of this metric; ``name`` is that of the argument, for errors."""
+        rows, _ = open_rows(X, names=self.feature_names, width=self.n_features, name=name)
         rows.check_width(self.n_features, "this metric")
-        return rows.map(self.apply, self.rank)
+        return rows
 
     def apply(self, X: Matrix) -> Matrix:
         """Do what `transform` does to rows that have been checked: finite floats of this width."""
@@ -298,9 +297,7 @@ class Metric:
         """
         if not self.outside or self.centre is not None:
             return self.transform(X), None
-        rows, _ = open_rows(X, names=self.feature_names, width=self.n_features)
-        rows.check_width(self.n_features, "this metric")
-        plain = self._factor_inputs(to_numpy(rows.take()))
+        plain = self._factor_inputs(to_numpy(self.open_rows(X).take()))
         image = ops.dot(plain, like(self.factor, plain)).astype(np.float64)
         if self.kind == "euclidean":
             return plain, image
@@ -408,7 +405,28 @@ class Metric:
         cosine, the centre goes with them, and it is the distance before the scaling that is
         nearest.
         """
-        return truncated(self, rank)
+        check_whole(rank, "rank")
+        factor, centre, lift = self.factor, self.centre, self.lift
+        if factor is None and rank < self.n_features:
+            raise ValueError(
+                "the Euclidean metric weighs every direction alike and has no leading ones to "
+                "keep: reduce the data instead, for example by PCA"
+            )
+        if factor is None or rank >= factor.shape[1]:
+            return self
+        if self.outside:  # the directions that differ least from the plain distance go
+            lengths = np.sqrt(ops.column_dots(factor, factor))
+            keep = np.sort(np.argsort(-np.abs(lengths - self.outside), kind="stable")[:rank])
+            return self.replaced(factor=np.ascontiguousarray(factor[:, keep]))
+        columns = factor.astype(np.float64)
+        gram = columns.T @ columns
+        if lift is not None:  # columns weigh images of landmarks: their products are LᵀKL
+            gram = columns.T @ lift.apply(lift.landmarks.astype(np.float64), columns)
+        _, rotation = np.linalg.eigh(gram)
+        rotation = rotation[:, ::-1][:, :rank]
+        if centre is not None:
+            centre = (centre.astype(np.float64) @ rotation).astype(centre.dtype)
+        return self.replaced(factor=(columns @ rotation).astype(factor.dtype), centre=centre)
 
     def with_idf(self, idf: Any) -> "Metric":
         """Put tf-idf in front of a metric that was learned on rows weighted with this idf.

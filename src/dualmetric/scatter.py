@@ -98,22 +98,12 @@ def scatter_of(
 
 
 class WrittenScatter:
-    """S written out, from W (its lower triangle), and factored as UᵀU; for few features.
+    """S written out, from W (its lower triangle), and factored as UᵀU; for few features."""
 
-    Attributes
-    ----------
-    floor : float
-        A number below which S has no eigenvalue.
-    matrix : array of shape (d, d)
-        S.
-    dot_in_span : None
-        Only a `ProductScatter` needs it.
-    """
-
-    dot_in_span: Any = None
+    dot_in_span: Any = None  # only a `ProductScatter` needs it
 
     def __init__(self, W: Matrix, trace: float, shrinkage: float, n_features: int) -> None:
-        self.floor = shrinkage * trace / n_features
+        self.floor = shrinkage * trace / n_features  # S has no eigenvalue below it
         self.matrix = eigen.symmetric((1.0 - shrinkage) * W, self.floor)
         try:
             self._upper = eigen.upper_root(self.matrix)
@@ -150,13 +140,9 @@ class WrittenScatter:
 
 
 class ProductScatter:
-    """S as products with X, and its inverse by conjugate gradients; for many features.
+    """S as products with X, and its inverse by conjugate gradients; for many features."""
 
-    It has the attributes of a `WrittenScatter`. ``matrix`` and ``solve`` are None, since S is not
-    written out.
-    """
-
-    matrix: Any = None
+    matrix: Any = None  # S is not written out
     solve: Any = None
 
     def __init__(self, X: Matrix, within: Within, shrinkage: float) -> None:

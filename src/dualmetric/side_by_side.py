@@ -8,12 +8,10 @@ import numpy as np
 from ._arrays import ops
 from ._arrays.namespace import to_numpy
 from ._arrays.ranking import rank_queries
-from ._rows import open_rows
 from ._types import Array, Matrix
 from ._validation import check_labels, joined_labels
 from .evaluation import most_votes
 from .metric import Metric
-from .tfidf import weigh
 
 N_NEIGHBORS = 10
 """Rows that a query is shown, and among which `Scores.recalled` looks."""
@@ -135,10 +133,7 @@ def compare(
 
 def plain_rows(metric: Metric, X: Any) -> Matrix:
     """Rows as the metric's L takes them: float64, after tf-idf weighting where it has one."""
-    rows, _ = open_rows(X, names=metric.feature_names, width=metric.n_features)
-    rows.check_width(metric.n_features, "this metric")
-    taken = ops.to_float64(to_numpy(rows.take()))
-    return taken if metric.idf is None else weigh(taken, metric.idf)
+    return metric.weighted(ops.to_float64(to_numpy(metric.open_rows(X).take())))
 
 
 def _score(rows: Matrix, codes: Array, n_queries: int) -> Scores:

@@ -36,7 +36,7 @@ def fit_idf(X: Any) -> Array:
     array([1.   , 1.693])
     """
     rows, _ = open_rows(X)
-    frequency = rows.reduce(lambda block, _: _document_frequency(block), np.add)
+    frequency = rows.reduce(lambda block, _: ops.count_nonzero(_counts(block)), np.add)
     return np.log((1 + rows.shape[0]) / (1 + frequency)) + 1
 
 
@@ -77,9 +77,9 @@ def tfidf(X: Any, idf: Any) -> Matrix:
 def weigh(rows: Matrix, idf: Array) -> Matrix:
     """Do what `tfidf` does to rows that have been checked: finite floats of the width of idf."""
     require_host(rows, "tf-idf")
-    _check_counts(ops.stored_values(rows))
     with np.errstate(over="ignore"):
-        rows = ops.map_nonzero(rows, lambda counts: 1 + np.log(counts), idf.astype(rows.dtype))
+        weights = idf.astype(rows.dtype)
+        rows = ops.map_nonzero(_counts(rows), lambda counts: 1 + np.log(counts), weights)
     if not np.isfinite(ops.stored_values(rows)).all():
         raise ValueError(
             f"the idf weights are not finite in {rows.dtype}: take them from fit_idf"
@@ -88,20 +88,15 @@ def weigh(rows: Matrix, idf: Array) -> Matrix:
     return ops.unit_rows(rows)
 
 
-def _document_frequency(rows: Matrix) -> Array:
-    """In how many rows each feature is not zero."""
-    _check_counts(ops.stored_values(rows))
-    return ops.count_nonzero(rows)
-
-
-def _check_counts(values: Array) -> None:
-    """Refuse what cannot be a count: most often, rows that have been weighted already."""
+def _counts(rows: Matrix) -> Matrix:
+    """The same rows, refused where they hold no counts: most often, they are weighted already."""
+    values = ops.stored_values(rows)
     if (values < 0).any():
         found = "negative numbers"
     elif ((values > 0) & (values < 1)).any():
         found = "numbers between 0 and 1"
     else:
-        return
+        return rows
     raise ValueError(
         f"tf-idf is for counts, and the rows hold {found}: pass raw counts, or do without tf-idf "
         "where rows are weighted already"

@@ -57,10 +57,7 @@ def _logistic_dual(beta, margin, curvature):
 
 @_compile
 def _dual_value(beta, margin, curvature, logistic, smoothing, upper):
-    """Best value of one dual variable (see `dualmetric.losses`).
-
-    Every loss but the logistic has the dual β − smoothing·β²/2 on [0, upper].
-    """
+    """Best value of one dual variable: the steps that `dualmetric.losses` gives."""
     if logistic:
         return _logistic_dual(beta, margin, curvature)
     bend = smoothing + curvature
@@ -149,11 +146,7 @@ def dual_block(
 
 @_compile
 def graph_dot(index, beta, Y, start, stop, out):
-    """Add C·Y to ``out`` in columns start to stop; C is the comparison graph, Σ β_t A_t = XᵀCX.
-
-    With q = y_a − y_b and p = y_c − y_d, a comparison adds βp to row c and subtracts it from row
-    d, and subtracts βq from row a and adds it to row b.
-    """
+    """Add C·Y to ``out`` in columns start to stop, with C as in `ops.comparison_graph`."""
     for t in range(index.shape[0]):
         weight = beta[t]
         if weight != 0:
@@ -191,10 +184,7 @@ def csr_dot(data, indices, indptr, B, start, stop, out):
 
 @_compile
 def margins(Z, W, index, start, stop, out):
-    """⟨M, A_t⟩ = uᵀMv for comparisons start to stop, given W = ZM.
-
-    ``index`` may hold triplets (i, j, k), which stand for (i, j, i, k).
-    """
+    """uᵀMv for comparisons or triplets start to stop, given W = ZM: see `ops.margins`."""
     m = Z.shape[1]
     third, fourth = (2, 3) if index.shape[1] == 4 else (0, 2)
     for t in range(start, stop):

@@ -51,11 +51,6 @@ class Vectors:
 
         return self.both(total, other)
 
-    def first(self, k: int) -> Self:
-        """The first k columns."""
-        # the array API allows no slice past the end
-        return self.both(lambda part: part[:, : min(k, part.shape[1])])
-
     def squares(self) -> Array:
         """‖v‖² of each column, in float64; a little below zero at most by rounding."""
         return ops.column_dots(self.coef, self.dual)
@@ -82,10 +77,6 @@ class Pencil:
     def vectors(self, coef: Array) -> Vectors:
         """Vectors of the given coefficients."""
         return Vectors(coef, coef if self.gram is None else self.gram(coef))
-
-    def stretch(self, v: Vectors) -> Array:
-        """Coefficients of Sv."""
-        return v.coef if self.S is None else self.S(v)
 
 
 class Leading(NamedTuple):
@@ -172,8 +163,9 @@ def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> 
             turn = like(np.eye(width), start)
         # what has converged to rounding holds no new direction
         step = step * like(np.sqrt(squares) > _ROUNDING * np.finfo(dtype).eps * size, start)
-        room = size_of_space - Q.coef.shape[1]
-        grown, stretched = _orthonormal(pencil, step.first(room), (Q, SQ))
+        room = min(size_of_space - Q.coef.shape[1], width)
+        step = step.both(lambda part, room=room: part[:, :room])
+        grown, stretched = _orthonormal(pencil, step, (Q, SQ))
         if grown.coef.shape[1] == 0:  # the basis is closed under the product
             break
         Q, AQ = Q.both(ops.beside, grown), ops.beside(AQ, pencil.A(grown))
@@ -224,7 +216,7 @@ def _orthonormal(
     clear = squares > 10 * limits.eps * np.sqrt(sizes)
     scale[clear] = 1.0 / np.sqrt(squares[clear])
     W = W * like(scale, W.coef)
-    SW = pencil.stretch(W)
+    SW = W.coef if pencil.S is None else pencil.S(W)
     for again in (True, False):
         values, vectors = _eigh(W.dual.T @ SW)
         # the second time all have length one, except for rounding errors along the basis

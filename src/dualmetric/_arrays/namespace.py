@@ -7,21 +7,17 @@ them apart.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, wraps
-from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, to_device
 
 from .._types import Array, Matrix
-from .system import available_memory, format_bytes, require_memory
+from .system import available_memory, require_memory, shared
 
 _T = TypeVar("_T")
-
-_lock = Lock()
-_users, _setting = 0, None  # of full precision in PyTorch, and what was set before them
 
 _HOST_BLOCK = 2**24  # bytes of a temporary array on the host: it stays near the caches
 _DEVICE_BLOCK = 2**30
@@ -196,15 +192,11 @@ def free_memory(X: Any) -> int | None:
 
 def require_memory_beside(X: Any, size: int, purpose: str, remedy: str) -> None:
     """Raise a ValueError when ``size`` bytes for ``purpose`` would not fit where X is."""
-    if not is_device_array(X):
+    if is_device_array(X):
+        where = f" on {_place(X)}"
+        require_memory(size, purpose, remedy, available=free_memory(X), where=where)
+    else:
         require_memory(size, purpose, remedy)
-        return
-    available = free_memory(X)
-    if available is not None and size > available:
-        raise ValueError(
-            f"{purpose} needs {format_bytes(size)} of memory on {_place(X)} and "
-            f"{format_bytes(available)} is available. {remedy}"
-        )
 
 
 def blocks_of(
@@ -221,33 +213,25 @@ def blocks_of(
         yield slice(start, min(start + step, total))
 
 
-@contextmanager
-def full_precision(X: Matrix) -> Iterator[None]:
+def full_precision(X: Matrix) -> AbstractContextManager[None]:
     """Multiply float32 as float32 on a device: TF32, where it was allowed, keeps three digits.
 
     CuPy uses it only where the environment says ``CUPY_TF32=1``, which is the user's decision.
     """
-    if library(X) != "torch":
-        yield
-        return
+    return shared(_torch_without_tf32) if library(X) == "torch" else nullcontext()
+
+
+@contextmanager
+def _torch_without_tf32() -> Iterator[None]:
     import torch
 
-    global _users, _setting
     matmul = torch.backends.cuda.matmul
     # before PyTorch 2.9 the setting had another name
     name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
-    with _lock:  # one setting for all threads: the first user changes it, the last restores it
-        if _users == 0:
-            _setting = getattr(matmul, name)
-            setattr(matmul, name, "ieee" if name == "fp32_precision" else False)
-        _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                setattr(matmul, name, _setting)
+    before = getattr(matmul, name)
+    setattr(matmul, name, "ieee" if name == "fp32_precision" else False)
+    yield
+    setattr(matmul, name, before)
 
 
 def in_full_precision(method: Callable[..., _T]) -> Callable[..., _T]:

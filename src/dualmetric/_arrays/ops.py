@@ -1,18 +1,19 @@
 """Operations on rows: dense arrays of any library, and CSR matrices.
 
-Dense code is written once, against the array API. CSR matrices go to `sparse`, and where a
-compiled loop is much faster on the host it is taken from `kernels`. Results are dense and have the
-precision of X; sums of many numbers are added up in float64.
+Dense code is written once, against the array API. CSR matrices have their own lines where they
+need them, and where a compiled loop is much faster on the host it is taken from `kernels`. Results
+are dense and have the precision of X; sums of many numbers are added up in float64.
 
 A comparison is four row numbers (a, b, c, d): "a and b are closer than c and d". With
 p = x_c − x_d and q = x_a − x_b, its matrix is A = ppᵀ − qqᵀ = ½(uvᵀ + vuᵀ), u = p − q, v = p + q.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse import issparse as is_sparse
 
 from .._types import Array, Matrix
 from . import sparse
@@ -26,10 +27,7 @@ from .namespace import (
     precision,
     to_numpy,
 )
-from .sparse import is_sparse
-from .system import fill_by_threads
-
-_F = TypeVar("_F")
+from .system import fill_by_threads, run_blocks
 
 OUT_OF_RANGE = (
     "the numbers in X are too large or too small for their precision: bring them near 1, for "
@@ -44,11 +42,15 @@ def canonical(X: Matrix) -> Matrix:
 
 def all_rows_equal(X: Matrix) -> bool:
     """Whether no feature of X varies. Stops at the first block of rows that does."""
-    if is_sparse(X):
-        return sparse.all_rows_equal(X)
-    xp = namespace(X)
-    blocks = blocks_of(X, X.shape[0], X.shape[1], most=1024)
-    return not any(bool(xp.any(X[block, :] != X[:1, :])) for block in blocks)
+    for block in blocks_of(X, X.shape[0], X.shape[1], most=1024):
+        if is_sparse(X):
+            rows = X[block, :]
+            varies = (rows != X[np.zeros(rows.shape[0], dtype=np.int64), :]).nnz > 0
+        else:
+            varies = bool(namespace(X).any(X[block, :] != X[:1, :]))
+        if varies:
+            return False
+    return True
 
 
 def dot(X: Matrix, B: Matrix) -> Matrix:
@@ -58,9 +60,33 @@ def dot(X: Matrix, B: Matrix) -> Matrix:
     return X @ B
 
 
+def is_dense(X: Matrix) -> bool:
+    """Whether X is stored in full."""
+    return not is_sparse(X)
+
+
+def products(A: Matrix, B: Matrix) -> Matrix:
+    """Inner products of all rows of A with all rows of B; dense."""
+    return (A @ B.T).toarray() if is_sparse(A) and is_sparse(B) else dot(A, to_dense(B).T)
+
+
 def threaded_dot(X: Matrix, B: Matrix) -> Matrix:
-    """X·B on every core: for CSR by a compiled loop."""
-    return sparse.dot(X, B) if is_sparse(X) and not is_device_array(B) else dot(X, B)
+    """X·B on every core: for CSR by a compiled loop over parts with equally many entries."""
+    if not is_sparse(X) or is_device_array(B):
+        return dot(X, B)
+    from . import kernels
+
+    B = np.ascontiguousarray(B, dtype=X.dtype)
+    out = np.empty((X.shape[0], B.shape[1]), dtype=X.dtype)
+
+    def part(start: int, stop: int) -> None:
+        first, last = np.searchsorted(X.indptr, (start, stop))
+        # rows without entries belong to no part of the entries, and to the last one here
+        last = last if stop < X.nnz else X.shape[0]
+        kernels.csr_dot(X.data, X.indices, X.indptr, B, first if start else 0, last, out)
+
+    run_blocks(part, X.nnz, smallest=20_000)
+    return out
 
 
 def tdot(X: Matrix, B: Matrix) -> Matrix:
@@ -95,11 +121,6 @@ def to_dense(X: Matrix) -> Matrix:
     return X if is_device_array(X) else np.ascontiguousarray(X)
 
 
-def by_format(X: Matrix, dense: _F, csr: _F) -> _F:
-    """The function for dense rows or the one for CSR rows."""
-    return csr if is_sparse(X) else dense
-
-
 def require_dense(X: Matrix, message: str) -> None:
     """Refuse a sparse matrix."""
     if is_sparse(X):
@@ -123,7 +144,7 @@ def named_parts(X: Matrix) -> dict[str, Array]:
 def count_nonzero(X: Matrix) -> Array:
     """In how many rows each column is not zero."""
     if is_sparse(X):
-        X = sparse.canonical(X)
+        X = canonical(X)
         return np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
     return np.count_nonzero(X, axis=0)
 
@@ -131,7 +152,7 @@ def count_nonzero(X: Matrix) -> Array:
 def map_nonzero(X: Matrix, function: Callable[[Array], Array], weights: Array) -> Matrix:
     """``function(value)·weight`` for every value that is not zero, by column: a new matrix."""
     if is_sparse(X):
-        X = sparse.canonical(X).copy()
+        X = canonical(X).copy()
         X.eliminate_zeros()
         X.data = function(X.data) * weights[X.indices]
         return X
@@ -182,13 +203,15 @@ def check_range(mean: float, X: Matrix) -> None:
 def column_sums(X: Matrix) -> Matrix:
     """Sum of the rows, in float64."""
     if is_sparse(X):
-        return sparse.column_means(X) * X.shape[0]
+        return _means64(X) * X.shape[0]
     xp = namespace(X)
     return xp.sum(X, axis=0, dtype=xp.float64)
 
 
 def _means64(X: Matrix) -> Matrix:
-    return sparse.column_means(X) if is_sparse(X) else column_sums(X) / X.shape[0]
+    # SciPy's mean of a float32 matrix adds in float32
+    total = np.asarray(X.T @ np.ones(X.shape[0])) if is_sparse(X) else column_sums(X)
+    return total / X.shape[0]
 
 
 def column_means(X: Matrix) -> Matrix:
@@ -233,7 +256,7 @@ def column_dots(A: Matrix, B: Matrix) -> Array:
 def row_lengths(X: Matrix) -> Matrix:
     """Length of each row; squares are summed in float64, whose range they may need."""
     if is_sparse(X):
-        return like(sparse.row_lengths(X), X)
+        return like(np.sqrt(np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()), X)
     xp = namespace(X)
     parts = []
     for block in blocks_of(X, X.shape[0], 16 * X.shape[1]):
@@ -250,23 +273,21 @@ def unit_rows(X: Matrix) -> Matrix:
         extreme = ~((lengths > float(limits.tiny) ** 0.5) & (lengths < float(limits.max) ** 0.5))
         xp = namespace(X)
         if bool(xp.any(extreme)):  # squares may have left the range of floats
-            X = divided_rows(X, xp.where(extreme, _row_peaks(X), xp.ones_like(lengths)))
+            peaks = abs(X).max(axis=1).toarray().ravel() if is_sparse(X) else xp.max(abs(X), axis=1)
+            X = divided_rows(X, xp.where(extreme, peaks, xp.ones_like(lengths)))
             lengths = row_lengths(X)
     return divided_rows(X, lengths)
-
-
-def _row_peaks(X: Matrix) -> Matrix:
-    if is_sparse(X):
-        return sparse.row_peaks(X)
-    xp = namespace(X)
-    return xp.maximum(xp.max(X, axis=1), -xp.min(X, axis=1))
 
 
 def divided_rows(X: Matrix, by: Matrix) -> Matrix:
     """Each row divided by its own number; rows whose number is zero stay as they are."""
     xp = namespace(by)
     by = xp.where(by == 0, xp.ones_like(by), by)
-    return sparse.divided_rows(X, by) if is_sparse(X) else X / by[:, None]
+    if not is_sparse(X):
+        return X / by[:, None]
+    X = canonical(X).copy()
+    X.data /= np.repeat(by, np.diff(X.indptr))
+    return X
 
 
 def minus_group_means(Q: Matrix, codes: Array, members: Any, sizes: Array) -> Matrix:
@@ -278,7 +299,9 @@ def minus_group_means(Q: Matrix, codes: Array, members: Any, sizes: Array) -> Ma
 def scatter_trace(X: Matrix, codes: Array, members: Any, sizes: Array) -> float:
     """Σ‖x − mean of its group‖² over all rows; ``members`` is groups × rows, of ones."""
     if is_sparse(X):
-        return sparse.scatter_trace(X, members, sizes)
+        sums = members @ X.astype(np.float64)
+        between = np.asarray(sums.power(2).sum(axis=1)).ravel() / sizes
+        return max(_sum_of_squares(X) - float(between.sum()), 0.0)
     xp = namespace(X)
     centre = _means64(X)[None, :]
     total = 0.0
@@ -291,6 +314,11 @@ def scatter_trace(X: Matrix, codes: Array, members: Any, sizes: Array) -> float:
     return max(total - float(between), 0.0)
 
 
+def _sum_of_squares(X: Any) -> float:
+    """Sum of all squared entries of a CSR matrix, in float64."""
+    return float(np.einsum("i,i->", X.data, X.data, dtype=np.float64))
+
+
 def mean_sq_distance(X: Matrix) -> float:
     """Mean of ‖x_a − x_b‖² over all pairs of rows a ≠ b: twice the total variance."""
     n = X.shape[0]
@@ -298,7 +326,7 @@ def mean_sq_distance(X: Matrix) -> float:
         return 0.0
     mean = _means64(X)
     if is_sparse(X):
-        total = sparse.sum_of_squares(X) - n * float(mean @ mean)
+        total = _sum_of_squares(X) - n * float(mean @ mean)
         return 2.0 * max(total, 0.0) / (n - 1)
     total = 0.0
     for block in blocks_of(X, n, 24 * X.shape[1]):
@@ -312,9 +340,6 @@ def mean_sq_distance(X: Matrix) -> float:
 
 def sq_distances(X: Matrix, left: Array, right: Array, *, threads: bool = True) -> Array:
     """‖x_left − x_right‖² for each pair of row numbers, on every core or in this thread."""
-    smallest = 2000 if threads else len(left) + 1
-    if is_sparse(X):
-        return sparse.sq_distances(X, left, right, smallest)
     if is_device_array(X):
         xp = namespace(X)
         parts = []
@@ -324,9 +349,11 @@ def sq_distances(X: Matrix, left: Array, right: Array, *, threads: bool = True) 
         return to_numpy(xp.concat(parts))
     from . import kernels
 
+    kernel = kernels.sq_distances_csr if is_sparse(X) else kernels.sq_distances_dense
+    rows = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
     n, out = len(left), np.empty(len(left), dtype=X.dtype)
-    kernel = kernels.sq_distances_dense
-    return fill_by_threads(kernel, out, X, left, right, total=n, smallest=smallest)
+    smallest = 2000 if threads else n + 1
+    return fill_by_threads(kernel, out, *rows, left, right, total=n, smallest=smallest)
 
 
 def sq_distance_blocks(X: Matrix, block_bytes: int = 2**26) -> Iterator[tuple[int, Matrix]]:
@@ -431,7 +458,11 @@ def _graph_dot(index: Array, beta: Array, Y: Array) -> Array:
 def gram(X: Matrix) -> Matrix:
     """Inner products of the centred rows, in float64 (n × n)."""
     if is_sparse(X):
-        return sparse.gram(X)
+        X64 = X.astype(np.float64)
+        K = (X64 @ X64.T).toarray()
+        K -= K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+        return K
     xp = namespace(X)
     n, d = X.shape
     K = xp.zeros((n, n), dtype=xp.float64, device=device_of(X))

@@ -40,8 +40,13 @@ def smallest(distances: Matrix, k: int) -> tuple[Matrix, Matrix]:
     return xp.take_along_axis(distances, nearest, axis=1), nearest
 
 
-def nearest(X: Matrix, queries: Matrix, k: int) -> Array:
-    """Numbers of the k rows of X that are nearest to each query; dense rows; on the host."""
+def neighbors(X: Matrix, queries: Matrix, k: int) -> Array:
+    """Numbers of the k rows of X that are nearest to each query; on the host."""
+    if not is_device_array(X):
+        from sklearn.neighbors import NearestNeighbors
+
+        model = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
+        return model.kneighbors(queries, return_distance=False)
     xp = namespace(X)
     mean = ops.column_means(X)[None, :]
     X = X - mean
@@ -52,16 +57,6 @@ def nearest(X: Matrix, queries: Matrix, k: int) -> Array:
         distances = squares - 2.0 * ((queries[block, :] - mean) @ X.T)
         parts.append(to_numpy(smallest(distances, k)[1]))
     return np.concatenate(parts)
-
-
-def neighbors(X: Matrix, queries: Matrix, k: int) -> Array:
-    """Numbers of the k rows of X that are nearest to each query; on the host."""
-    if is_device_array(X):
-        return nearest(X, queries, k)
-    from sklearn.neighbors import NearestNeighbors
-
-    model = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
-    return model.kneighbors(queries, return_distance=False)
 
 
 def pairwise(A: Matrix, B: Matrix | None = None) -> Matrix:
@@ -214,7 +209,7 @@ def squared_distances(X: Matrix) -> tuple[Callable[[Array, Array], None], Array]
     Returns a function, ``fill(queries, out)``, that writes ‖x_q − x_c‖² for each q of ``queries``
     and each row c; and, for each row, the number of the first row that equals it.
     """
-    return ops.by_format(X, _dense_distances, _csr_distances)(X)
+    return _dense_distances(X) if ops.is_dense(X) else _csr_distances(X)
 
 
 def _dense_distances(X: Array) -> tuple[Callable[[Array, Array], None], Array]:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +14,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 _lock = Lock()
 _one_thread_users = 0
-_blas_users = 0
-_blas_limiter: Any = None
+_shared: dict[Any, tuple[int, ExitStack]] = {}  # settings: their users, and what undoes them
 
 
 def n_threads() -> int:
@@ -73,6 +72,28 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
             done.result()
 
 
+@contextmanager
+def shared(setting: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold a setting of the whole process, which the first user makes and the last one undoes.
+
+    Were each to restore what it found, two threads that overlap could leave it changed for good.
+    """
+    with _lock:
+        users, undo = _shared.get(setting, (0, ExitStack()))
+        if users == 0:
+            undo.enter_context(setting())
+        _shared[setting] = users + 1, undo
+    try:
+        yield
+    finally:
+        with _lock:
+            users, undo = _shared.pop(setting)
+            if users > 1:
+                _shared[setting] = users - 1, undo
+            else:
+                undo.close()
+
+
 @cache
 def _thread_pools(user_api: str) -> ThreadpoolController:
     import scipy.linalg  # noqa: F401  its BLAS must be loaded to be found
@@ -82,44 +103,28 @@ def _thread_pools(user_api: str) -> ThreadpoolController:
 
 
 def _take_control() -> None:
-    """Let this thread set OpenBLAS's limit.
-
-    From 3.8 on, threadpoolctl lets only the first thread that set it do so, and ignores others
-    without a word; here a lock and a count of users keep threads apart.
-    """
+    """Let this thread set OpenBLAS's limit: threadpoolctl ≥ 3.8 heeds only the first that did."""
     release = getattr(OpenBLASController, "clear_controlling_thread", None)
     if release is not None:
         release(force=True)
 
 
 @contextmanager
-def single_blas_thread() -> Iterator[None]:
-    """Hold BLAS and LAPACK to one thread, in the whole process, until the last user leaves.
-
-    The limit is one for all threads of the process: were each to restore what it found, two that
-    overlap could leave it at one for good.
-    """
-    global _blas_users, _blas_limiter
-    with _lock:
-        if _blas_users == 0:
-            _take_control()
-            _blas_limiter = _thread_pools("blas").limit(limits=1)
-        _blas_users += 1
-    try:
+def _blas_limit() -> Iterator[None]:
+    _take_control()
+    with _thread_pools("blas").limit(limits=1):
         yield
-    finally:
-        with _lock:
-            _blas_users -= 1
-            if _blas_users == 0:
-                _take_control()
-                _blas_limiter.restore_original_limits()
+        _take_control()
+
+
+def single_blas_thread() -> AbstractContextManager[None]:
+    """Hold BLAS and LAPACK to one thread, in the whole process, until the last user leaves."""
+    return shared(_blas_limit)
 
 
 def blas_threads_for(size: int, enough: int = 512) -> AbstractContextManager[None]:
-    """Hold BLAS and LAPACK to one thread for matrices of fewer than ``enough`` rows, or as many.
-
-    These gain little from threads, and lose a hundredfold where the cores are busy.
-    """
+    """Hold BLAS and LAPACK to one thread for matrices of at most ``enough`` rows."""
+    # these gain little from threads, and lose a hundredfold where the cores are busy
     return single_blas_thread() if size <= enough else nullcontext()
 
 
@@ -162,11 +167,13 @@ def format_bytes(size: float) -> str:
     return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
 
 
-def require_memory(size: int, purpose: str, remedy: str) -> None:
+def require_memory(
+    size: int, purpose: str, remedy: str, *, available: int | None = None, where: str = ""
+) -> None:
     """Raise a ValueError when ``size`` bytes for ``purpose`` would not fit in memory."""
-    available = available_memory()
+    available = available_memory() if available is None else available
     if available is not None and size > available:
         raise ValueError(
-            f"{purpose} needs {format_bytes(size)} of memory and {format_bytes(available)} is "
-            f"available. {remedy}"
+            f"{purpose} needs {format_bytes(size)} of memory{where} and {format_bytes(available)} "
+            f"is available. {remedy}"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .base import MemoryRows, Rows, check_array, is_array, is_dask
+from .base import MemoryRows, Rows, check_array, is_array, is_dask, refuse_name
 from .choice import choose_rows, evenly_chosen, with_rare_classes
 from .frames import feature_columns, open_frame
 from .passes import column_means, within_scatter
@@ -57,11 +57,7 @@ def open_rows(
         opened = open_frame(X, y, names, width, name)
         if opened is not None:
             return opened
-    if isinstance(y, str):
-        raise ValueError(
-            f"y = {y!r} names a column, but {name} is not a data frame and its columns have no "
-            "names: pass the labels themselves"
-        )
+    refuse_name(y, name)
     if is_source(X):
         return StoredRows(X, name), y
     return MemoryRows(check_array(X, name), name=name), y

@@ -85,17 +85,14 @@ class MemoryRows(Rows):
         self.shape, self.dtype = tuple(X.shape), precision(X)
 
     def take(self, numbers: Array | None = None) -> Any:
-        """Rows, see `Rows.take`."""
         if numbers is None:
             return self._X
         return ops.take_rows(self._X, self._checked_numbers(numbers))
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
-        """Yield all rows as one block."""
         yield 0, self._X
 
     def map(self, function: Callable[[Any], Any], width: int, dtype: Any = None) -> Any:
-        """Apply a function to all rows at once."""
         return function(self._X)
 
 
@@ -122,6 +119,15 @@ def check_array(X: Any, name: str = "X") -> Any:
         check_indices(X, name)
     X = check(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
     return ops.canonical(X)
+
+
+def refuse_name(y: Any, name: str) -> None:
+    """Refuse the name of a column as y where X is not a data frame."""
+    if isinstance(y, str):
+        raise ValueError(
+            f"y = {y!r} names a column, but {name} is not a data frame and its columns have no "
+            "names: pass the labels themselves, or a data frame"
+        )
 
 
 def check_indices(X: Any, name: str) -> None:
@@ -157,16 +163,13 @@ def no_results(
     return np.empty((0, width), dtype=dtype)
 
 
-def all_finite(rows: Any) -> bool:
-    """Whether no number is NaN or infinite."""
+def rows_not_finite(rows: Any) -> Array:
+    """Numbers of the rows that hold NaN or infinity."""
     values = ops.stored_values(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         # the sum is finite for nearly all rows that are, and takes one pass without a copy
-        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
-
-
-def rows_not_finite(rows: Any) -> Array:
-    """Numbers of the rows that hold NaN or infinity."""
+        if np.isfinite(values.sum()):
+            return np.arange(0)
     if sp.issparse(rows):
         places = np.flatnonzero(~np.isfinite(rows.data))
         return np.unique(np.searchsorted(rows.indptr, places, side="right") - 1)

@@ -29,9 +29,7 @@ def with_rare_classes(rows: Array, labels: Array, rng: np.random.Generator, most
     order; ``labels`` are those of all rows.
     """
     names, counts = np.unique(labels, return_counts=True)
-    found, chosen = np.unique(labels[rows], return_counts=True)
-    held = np.zeros(len(names), dtype=np.int64)
-    held[np.searchsorted(names, found)] = chosen
+    held = np.bincount(np.searchsorted(names, labels[rows]), minlength=len(names))
     lacking = held < np.minimum(counts, _ROWS_PER_CLASS)
     if not lacking.any():
         return rows

@@ -8,7 +8,6 @@ imported only here.
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from .._arrays import ops
 from .._arrays.system import require_memory
 from .._types import Array
 from .._validation import refuse_mask
-from .base import Rows, all_finite, as_floats, float_type, is_dask, no_results, rows_not_finite
+from .base import Rows, as_floats, float_type, is_dask, no_results, refuse_name, rows_not_finite
 from .frames import feature_columns, refuse_columns, stack_vectors, string_names, takes_vectors
 
 T = TypeVar("T")
@@ -50,7 +49,6 @@ class DaskRows(Rows):
 
     @property
     def n_features(self) -> int:
-        """Number of features; nothing is read to find it."""
         return self._array.shape[1]
 
     @property
@@ -119,16 +117,17 @@ class DaskRows(Rows):
         """Return a Dask array with the same chunks of rows, see `Rows.map`; nothing is read."""
         array, dtype = self._array, np.dtype(dtype or self.dtype)
         meta = no_results(function, meta_from_array(array), array.shape[1], width, dtype)
-        return self._each_partition(_mapped, function, (array.chunks[0], (width,)), meta)
+        work = partial(_mapped, work=function)
+        return self._each_partition(work, (array.chunks[0], (width,)), meta)
 
     def _results(self, work: Callable[[Any, int], Any]) -> Any:
         """Dask array of objects: ``work(rows, start)`` of each partition; None if it is empty."""
         chunks = ((1,) * self._counted().numblocks[0], (1,))
-        return self._each_partition(_worked_on, work, chunks, np.empty((0, 0), object))
+        return self._each_partition(partial(_boxed, work=work), chunks, np.empty((0, 0), object))
 
-    def _each_partition(self, task: Any, work: Any, chunks: Any, meta: Any) -> Any:
+    def _each_partition(self, work: Any, chunks: Any, meta: Any) -> Any:
         return self._array.map_blocks(
-            task,
+            _on_partition,
             dask.delayed(work, pure=True, traverse=False),
             read_as=self.dtype,
             name_of_rows=self.name,
@@ -141,29 +140,11 @@ class DaskRows(Rows):
 # --- tasks: each takes one partition --------------------------------------------------------
 
 
-def _worked_on(
+def _on_partition(
     block: Any, work: Any, read_as: Any, name_of_rows: str, block_info: Any = None
-) -> Array:
-    found = np.empty((1, 1), object)
-    start, stop = block_info[0]["array-location"][0]
-    if start < stop:
-        rows, where = _checked(block, block_info[0], read_as, name_of_rows)
-        with _named_in_errors(where):
-            found[0, 0] = work(rows, start)
-    return found
-
-
-def _mapped(block: Any, work: Any, read_as: Any, name_of_rows: str, block_info: Any = None) -> Any:
-    rows, where = _checked(block, block_info[0], read_as, name_of_rows)
-    width, dtype = block_info[None]["chunk-shape"][1], block_info[None]["dtype"]
-    if rows.shape[0] == 0:  # which the function may refuse
-        return no_results(work, rows, rows.shape[1], width, dtype)
-    with _named_in_errors(where):
-        return work(rows).astype(dtype, copy=False)
-
-
-def _checked(block: Any, info: Any, dtype: Any, name: str) -> tuple[Any, str]:
-    """Rows of a partition, checked, and its name; errors name it."""
+) -> Any:
+    """Result of ``work(rows, block_info)`` for checked rows; errors name the partition."""
+    info, name = block_info[0], name_of_rows
     number = info["chunk-location"][0]
     where, hint = f"partition {number} of {name}", f"look at {name}.partitions[{number}]"
     refuse_mask(block, where)
@@ -176,25 +157,36 @@ def _checked(block: Any, info: Any, dtype: Any, name: str) -> tuple[Any, str]:
             f"{name}.compute_chunk_sizes() corrects the chunks"
         )
     try:
-        rows = as_floats(block, dtype, name)
+        rows = as_floats(block, read_as, name)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where} holds something other than numbers ({error}): {hint}") from None
-    if not all_finite(rows):
-        bad = rows_not_finite(rows)
+    if len(bad := rows_not_finite(rows)):
         shown = ", ".join(map(str, bad[:5])) + (", …" if len(bad) > 5 else "")
         raise ValueError(
             f"{name} contains NaN, infinity or nulls in partition {number}, rows {shown} of it: "
             f"{hint}, and fill the missing numbers or drop those rows"
         )
-    return rows, where
-
-
-@contextmanager
-def _named_in_errors(where: str) -> Iterator[None]:
     try:
-        yield
+        return work(rows, block_info)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def _boxed(rows: Any, info: Any, work: Callable[[Any, int], Any]) -> Array:
+    return _box(work(rows, info[0]["array-location"][0][0]) if rows.shape[0] else None)
+
+
+def _mapped(rows: Any, info: Any, work: Callable[[Any], Any]) -> Any:
+    width, dtype = info[None]["chunk-shape"][1], info[None]["dtype"]
+    if rows.shape[0] == 0:  # which the function may refuse
+        return no_results(work, rows, rows.shape[1], width, dtype)
+    return work(rows).astype(dtype, copy=False)
+
+
+def _box(value: Any) -> Array:
+    box = np.empty((1, 1), object)
+    box[0, 0] = value
+    return box
 
 
 def _taken(rows: Any, start: int, numbers: Array) -> Any:
@@ -203,10 +195,8 @@ def _taken(rows: Any, start: int, numbers: Array) -> Any:
 
 
 def _folded(found: Array, axis: Any, keepdims: bool, function: Callable[[Any, Any], Any]) -> Array:
-    total = np.empty((1, 1), object)
     parts = [part for part in found.ravel() if part is not None]  # None is an empty partition
-    total[0, 0] = reduce(function, parts) if parts else None
-    return total
+    return _box(reduce(function, parts) if parts else None)
 
 
 # --- computing ------------------------------------------------------------------------------
@@ -271,11 +261,7 @@ def open_dask(
         )
     if X.shape[1] == 0:
         raise ValueError(f"{name} has no features: its shape is {X.shape}")
-    if isinstance(y, str):
-        raise ValueError(
-            f"y = {y!r} names a column, but {name} is a Dask array, whose columns have no names: "
-            "pass the labels themselves, or a Dask DataFrame"
-        )
+    refuse_name(y, name)
     if is_dask(y):
         n, length = X.shape[0], getattr(y, "shape", (math.nan,))[0]
         if isinstance(length, int) and not math.isnan(n) and length != n:  # before reading
@@ -309,7 +295,7 @@ def _open_frame(
         y = computed(y)
     if has_vectors:
         columns = vectors
-        length, dtype = _vector_type(X, vectors, lengths, name)
+        length, dtype = _vector_type(X, vectors, name)
         read = partial(_vectors, width=length, dtype=dtype, name_of_rows=name)
     else:
         found = {getattr(kind, "numpy_dtype", kind) for kind in kinds.values()}
@@ -321,13 +307,16 @@ def _open_frame(
     array = da.concatenate(blocks, allow_unknown_chunksizes=True)  # of frames, until they are read
     array = array.map_blocks(read, meta=np.empty((0, 0), dtype), dtype=dtype)
     (array,) = dask.optimize(array)  # once: its graph has one layer per partition
-    count = partial(_count, X) if lengths is None else lambda: lengths
+
+    def count() -> list[int]:  # without reading a column
+        return lengths or computed([dask.delayed(len)(part) for part in _partitions(X, [])])
+
     return DaskRows(array, None if has_vectors else string_names(columns), name, count), y
 
 
 def _may_hold_vectors(dtype: Any) -> bool:
     """Whether a column may hold a vector in each row: Python objects, or lists of Arrow."""
-    return dtype == np.dtype(object) or "list<" in str(dtype) or "list[" in str(dtype)
+    return dtype == np.dtype(object) or any(kind in str(dtype) for kind in ("list<", "list["))
 
 
 def _partitions(X: Any, columns: list[Any]) -> list[Any]:
@@ -337,11 +326,6 @@ def _partitions(X: Any, columns: list[Any]) -> list[Any]:
     and those of the labels and of the features would differ.
     """
     return X[columns].simplify().to_delayed(optimize_graph=False)
-
-
-def _count(X: Any) -> list[int]:
-    """Rows of each partition; no column is read."""
-    return computed([dask.delayed(len)(part) for part in _partitions(X, [])])
 
 
 def _numbers(part: Any, dtype: Any) -> Any:
@@ -359,15 +343,12 @@ def _vectors(part: Any, width: int, dtype: Any, name_of_rows: str, block_info: A
     return stack_vectors(vectors, where, width, dtype, f"drop such rows, {name_of_rows}.dropna()")
 
 
-def _vector_type(
-    X: Any, columns: list[Any], lengths: Sequence[int] | None, name: str
-) -> tuple[int, np.dtype[Any]]:
+def _vector_type(X: Any, columns: list[Any], name: str) -> tuple[int, np.dtype[Any]]:
     """Length of the first vector, and the precision to read all in."""
-    for number, part in enumerate(_partitions(X, columns)):
-        if lengths is None or lengths[number]:
-            found = computed(dask.delayed(_first_vector)(part, list(X.columns), name))
-            if found is not None:
-                return found
+    for part in _partitions(X, columns):
+        found = computed(dask.delayed(_first_vector)(part, list(X.columns), name))
+        if found is not None:
+            return found
     raise ValueError(f"{name} has no rows")
 
 

@@ -70,7 +70,10 @@ def average_precisions(rows: Rows, codes: Array, queries: Array) -> Array:
         found = rows.reduce(partial(_relevant_distances, queries=asked), _joined)
         thresholds = [np.sort(distances) for distances in found]
         count = partial(_others_before, queries=asked, thresholds=thresholds)
-        result[places[here]] = _precisions(thresholds, rows.reduce(count, added))
+        counts = rows.reduce(count, added)
+        for place, limits, others in zip(places[here], thresholds, counts, strict=True):
+            own = np.searchsorted(limits, limits, side="right")
+            result[place] = np.mean(own / (own + np.cumsum(others)))
     return result
 
 
@@ -118,14 +121,6 @@ def _others_before(
         first = np.searchsorted(limits, near)  # three times as fast for sorted distances
         found.append(np.bincount(first, minlength=len(limits)))
     return found
-
-
-def _precisions(thresholds: list[Array], counts: list[Array]) -> Array:
-    result = np.empty(len(thresholds))
-    for query, (limits, others) in enumerate(zip(thresholds, counts, strict=True)):
-        own = np.searchsorted(limits, limits, side="right")
-        result[query] = np.mean(own / (own + np.cumsum(others)))
-    return result
 
 
 def _joined(a: list[Array], b: list[Array]) -> list[Array]:

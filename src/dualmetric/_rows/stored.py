@@ -18,7 +18,7 @@ from .._arrays import ops
 from .._arrays.system import n_threads, require_memory
 from .._types import Array
 from .._validation import refuse_mask
-from .base import Rows, all_finite, float_type, is_array, rows_not_finite
+from .base import Rows, float_type, is_array, rows_not_finite
 
 _BLOCK_BYTES = 2**26
 _READERS = 4  # threads that read and decode; each holds one block
@@ -70,14 +70,12 @@ class StoredRows(Rows):
         return out
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
-        """Blocks of rows, see `Rows.blocks`."""
         for start, _, block in self._read(self._spans()):
             rows = np.ascontiguousarray(block, dtype=self.dtype)
             self._check_finite(rows, range(start, start + len(rows)))
             yield start, rows
 
     def map(self, function: Callable[[Any], Any], width: int, dtype: Any = None) -> Array:
-        """Apply a function block by block, see `Rows.map`."""
         n, dtype = self.shape[0], np.dtype(dtype or self.dtype)
         require_memory(
             n * width * dtype.itemsize,
@@ -91,9 +89,10 @@ class StoredRows(Rows):
         return out
 
     def _check_finite(self, rows: Array, numbers: Any) -> None:
-        if all_finite(rows):
+        bad = rows_not_finite(rows)
+        if not len(bad):
             return
-        row = int(numbers[rows_not_finite(rows)[0]])
+        row = int(numbers[bad[0]])
         place = getattr(self._source, "place", lambda row: f"row {row} of {self.name}")(row)
         raise ValueError(
             f"Input {self.name} contains NaN or infinity, first in {place}: fill the missing "

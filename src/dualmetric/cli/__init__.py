@@ -37,7 +37,7 @@ class _Commands(TyperGroup):
         except _UsageError as error:
             if not given:  # not an error: the help is shown
                 raise
-            _fail(_in_words(error))
+            _fail(error)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, which also takes ``--verbose``; ``fit`` gets the estimators' flags."""
@@ -59,26 +59,23 @@ class _Commands(TyperGroup):
                 return super().invoke(ctx)
         except BrokenPipeError:  # whoever reads our output has stopped: no message is needed
             raise
-        except _UsageError as error:
-            _fail(_in_words(error))
-        except (MemoryError, ValueError, OSError, ImportError) as error:
-            if self.is_verbose:
+        except (_UsageError, MemoryError, ValueError, OSError, ImportError) as error:
+            if self.is_verbose and not isinstance(error, _UsageError):
                 typer.echo(traceback.format_exc(), err=True)
-            if isinstance(error, MemoryError):
-                _fail(f"not enough memory: {str(error) or 'use less data, or a lower rank'}")
-            _fail(str(error))
+            _fail(error)
         except KeyboardInterrupt as stop:
             typer.echo("; ".join(["dualmetric: stopped", *map(str, stop.args)]), err=True)
             raise typer.Exit(130) from None
 
 
-def _in_words(error: Any) -> str:
-    """What is wrong with the arguments."""
-    command = error.ctx.command_path if error.ctx else "dualmetric"
-    return f"{' '.join(error.format_message().split()).rstrip('.')}; see {command} --help"
-
-
-def _fail(message: str) -> NoReturn:
+def _fail(error: Any) -> NoReturn:
+    """Print an error in one line, and exit."""
+    message = str(error)
+    if isinstance(error, _UsageError):
+        command = error.ctx.command_path if error.ctx else "dualmetric"
+        message = f"{' '.join(error.format_message().split()).rstrip('.')}; see {command} --help"
+    elif isinstance(error, MemoryError):
+        message = f"not enough memory: {message or 'use less data, or a lower rank'}"
     # the message may quote a file, including its control characters
     typer.echo("dualmetric: " + printable(" ".join(message.splitlines())), err=True)
     raise typer.Exit(2) from None
@@ -112,11 +109,18 @@ def _options(
     pass
 
 
-_COMMANDS = (fit, evaluate, neighbors, explain, transform, export, info, doctor, demo, reproduce)
-for _command in _COMMANDS:
+for _command in (
+    fit,
+    evaluate,
+    neighbors,
+    explain,
+    transform,
+    export,
+    info,
+    doctor,
+    demo,
+    reproduce,
+):
     app.command()(_command)
 
-
-def main() -> None:
-    """Run the command line."""
-    app()
+main = app

@@ -1,10 +1,14 @@
-"""The steps of ``dualmetric fit``: what is known about the rows, learning, and scoring."""
+"""The steps of ``fit`` and ``evaluate``: splitting the rows, learning, and scoring."""
 
+from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from .._arrays import ops
 from .._rows import Rows
 from .._types import Array
 from ..estimators import MetricCV
@@ -13,26 +17,135 @@ from ..io.rowfiles import RowFile
 from ..metric import Metric
 from ..side_by_side import compare
 from ..supervision import Comparisons, Triplets
-from ..tfidf import fit_idf
-from ._data import read_row_numbers
+from ..tfidf import fit_idf, weigh
+from ._data import numbers_to_score, read_row_numbers
+from ._options import HOLDOUT
 from ._output import note
 from ._progress import Steps
 from ._scores import Numbers, as_numbers
-from ._split import TrainingRows, among, take_at_most
 
 # most held-out rows that are scored: each is compared with all others and with the voters
 SCORED_ROWS = 10_000
 VOTING_ROWS = 20_000  # most training rows that vote in k-NN classification
+_LOOKED_AT = 16  # rows that tell files with the same labels apart
+
+
+class TrainingRows(Rows):
+    """Some rows of a file, weighted by tf-idf if ``idf`` is given; read when they are needed."""
+
+    def __init__(self, rows: Rows, numbers: Array, idf: Array | None = None) -> None:
+        self._rows, self._numbers, self._idf = rows, numbers, idf
+        self.shape, self.dtype, self.name = (len(numbers), rows.n_features), rows.dtype, rows.name
+
+    def take(self, numbers: Array | None = None) -> Any:
+        chosen = self._numbers if numbers is None else self._numbers[numbers]
+        every = len(chosen) == self._rows.shape[0]
+        return self._weighted(self._rows.take(None if every else chosen))
+
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        for start, block in self._rows.blocks():
+            first, last = np.searchsorted(self._numbers, [start, start + block.shape[0]])
+            if first < last:
+                chosen = ops.take_rows(block, self._numbers[first:last] - start)
+                yield int(first), self._weighted(chosen)
+
+    def _weighted(self, rows: Any) -> Any:
+        return rows if self._idf is None else weigh(rows, self._idf)
+
+
+def hold_out(y: Array, share: float, seed: int) -> tuple[Array, Array]:
+    """Numbers of training and held-out rows, with the same share of each class if possible."""
+    from sklearn.model_selection import train_test_split
+
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    # the only row of a class is a training row: held out, it would have nothing to find
+    shared = np.flatnonzero(counts[codes] > 1)
+    if len(shared) < 4:
+        raise ValueError(
+            f"only {len(shared)} of {len(y)} rows share their class with another, too few to hold "
+            "some out: use --holdout 0 to learn from all, without scores"
+        )
+    options = {"test_size": share, "random_state": seed}
+    try:
+        _, test = train_test_split(shared, stratify=codes[shared], **options)
+    except ValueError:  # more classes than rows to hold out
+        _, test = train_test_split(shared, **options)
+    test = np.sort(test)
+    return np.setdiff1d(np.arange(len(y)), test), test
+
+
+def split_rows(
+    file: RowFile, holdout: float | None, has_test: bool, seed: int
+) -> tuple[float | None, Array, Array | None]:
+    """Share of the rows that is held out at random, rows to learn from, and rows to score on."""
+    if holdout is None and file.train_idx is not None and file.test_idx is not None:
+        # the file says which rows are test rows
+        return None, np.sort(file.train_idx), None if file.y is None else np.sort(file.test_idx)
+    if has_test or file.y is None or holdout == 0:
+        return 0.0, np.arange(file.X.shape[0]), None
+    share = HOLDOUT if holdout is None else holdout
+    return share, *hold_out(file.y, share, seed)
+
+
+def take_at_most(rows: Rows, y: Any, numbers: Array, most: int) -> tuple[Any, Any, Array]:
+    """Rows with the given numbers, or a random choice of ``most``; their labels and numbers."""
+    if len(numbers) > most:
+        numbers = np.random.default_rng(0).choice(numbers, size=most, replace=False)
+    numbers = np.sort(numbers)
+    return rows.take(numbers), y[numbers], numbers
+
+
+def describe_split(file: RowFile, rows: Rows, share: Any, seed: Any) -> dict[str, Any] | None:
+    """Description of a random split for ``info`` of a metric; None if there was no such split."""
+    if share is None or file.y is None:
+        return None
+    # a short digest of the labels and of a few rows, the same for all formats of a file
+    labels = "\n".join(map(str, file.y.tolist()))
+    digest = blake2b(labels.encode("utf-8", "replace"), digest_size=8)
+    n = rows.shape[0]
+    taken = rows.take(np.linspace(0, n - 1, min(n, _LOOKED_AT)).astype(np.int64))
+    taken = sp.csr_matrix(taken)
+    taken.eliminate_zeros()
+    with np.errstate(over="ignore"):
+        values = taken.data.astype("<f4")  # text files keep fewer digits of some numbers
+    for array in (values, taken.indices.astype("<i8"), taken.indptr.astype("<i8")):
+        digest.update(array.tobytes())
+    return {"rows": n, "holdout": share, "seed": seed, "digest": digest.hexdigest()}
+
+
+def rows_to_evaluate(metric: Metric, file: RowFile, rows: Rows) -> tuple[Array, Array | None, bool]:
+    """Rows to score, training rows that vote, and whether fit held the former out of this file."""
+    kept: Any = metric.info.get("split")
+    kept = kept if isinstance(kept, dict) else {}  # anyone may write a metric file
+    share, seed = (kept.get(key) for key in ("holdout", "seed"))
+    are_numbers = isinstance(share, int | float) and isinstance(seed, int)
+    is_valid = are_numbers and 0 <= share <= 0.9 and 0 <= seed < 2**32
+    if is_valid and kept == describe_split(file, rows, share, seed):
+        if share and file.y is not None:
+            train, test = hold_out(file.y, share, seed)
+            return test, train, True
+        note("the metric was learned from these rows, so the scores are too good")
+    return numbers_to_score(file), file.train_idx, False
 
 
 def read_supervision(
     file: RowFile, train: Array, triplets: Path | None, comparisons: Path | None
 ) -> Any:
     """What is known about the training rows: triplets, comparisons, labels, or None."""
-    for path, kind in ((triplets, Triplets), (comparisons, Comparisons)):
-        if path is not None:
-            return among(read_row_numbers(path, kind, file.X.shape[0]), train)
-    return None if file.y is None else file.y[train]
+    path = triplets or comparisons
+    if path is None:
+        return None if file.y is None else file.y[train]
+    kind: Any = Comparisons if triplets is None else Triplets
+    name = kind.__name__.lower()
+    index = read_row_numbers(path, kind, file.X.shape[0]).index
+    kept = index[np.isin(index, train).all(axis=1)]
+    if len(kept) == 0:
+        raise ValueError(
+            f"--{name}: all of them name held-out rows: use --holdout 0 to learn from all rows"
+        )
+    if len(kept) < len(index):
+        note(f"{len(kept):,} of {len(index):,} {name} are used: the others name held-out rows")
+    return kind(np.searchsorted(train, kept))
 
 
 def look_like_counts(X: Any) -> bool:
@@ -66,9 +179,7 @@ def score(
 ) -> tuple[Numbers | None, int]:
     """Scores of the plain and the learned distances, and the number of rows that were scored.
 
-    Queries and voters are rows of a file, its labels, and the numbers of the rows to take. There
-    are no scores without two queries of one class. Without voters, the other queries vote in k-NN
-    classification.
+    Queries and voters are rows of a file, its labels, and the numbers of the rows to take.
     """
     X, y, _ = take_at_most(*queries, SCORED_ROWS)
     if len(y) < len(queries[2]):

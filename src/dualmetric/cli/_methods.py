@@ -40,10 +40,7 @@ def estimator_options() -> dict[str, Option]:
 
 
 def with_estimator_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The same command, with a flag for every option of the estimators that declares one.
-
-    Values are passed on as text, which `build_estimator` converts and checks.
-    """
+    """The same command, with a flag (of text) for every option of the estimators that has one."""
     parameters = list(inspect.signature(command).parameters.values())
     for name, option in estimator_options().items():
         flag = typer.Option(
@@ -68,10 +65,7 @@ def _flag_name(option: str) -> str:
 
 
 def build_estimator(method: str, given: dict[str, str | None], seed: int) -> Any:
-    """Estimator of a method, with the options that were given.
-
-    With "auto", an option that was given is the only candidate: ``--rank 5`` is ``ranks=[5]``.
-    """
+    """Estimator of a method, with the options that were given."""
     from .. import estimators
 
     if method not in METHODS:
@@ -84,7 +78,7 @@ def build_estimator(method: str, given: dict[str, str | None], seed: int) -> Any
             continue
         if name in accepted:
             parameters[name] = _value(text, accepted[name], f"--{flag}")
-        elif f"{flag}s" in accepted:
+        elif f"{flag}s" in accepted:  # of "auto": the only candidate
             parameters[f"{flag}s"] = [_value(text, option, f"--{flag}")]
         else:
             raise ValueError(f"--{flag} does not apply to --method {method}: leave it out")

@@ -53,11 +53,9 @@ def show_cells(console: Console, cells: list[Cell]) -> Iterator[Any]:
     from ..paper.run import TimeLeft, weight
 
     left = TimeLeft(cells)
-    n_done = 0
+    counts = (f"{done}/{len(cells)}" for done in range(len(cells) + 1))
 
     class Left(ProgressColumn):
-        """Estimated time left, counted down."""
-
         max_refresh = 0.5
 
         def render(self, task: Task) -> Text:
@@ -66,16 +64,14 @@ def show_cells(console: Console, cells: list[Cell]) -> Iterator[Any]:
             return Text(f"{shown} left", style="progress.remaining")
 
     def report(cell: Cell, done: bool) -> None:
-        nonlocal n_done
         if done:
             left.end(cell)
-            n_done += 1
-            progress.update(task, advance=weight(cell), count=f"{n_done}/{len(cells)}")
+            progress.update(task, advance=weight(cell), count=next(counts))
         else:
             left.begin()
             label = " ".join(filter(None, (cell.dataset or cell.kind, cell.method)))
             progress.update(task, description=label)
 
     with make_bar(console, TextColumn("{task.fields[count]}"), Left()) as progress:
-        task = progress.add_task("", total=sum(map(weight, cells)), count=f"0/{len(cells)}")
+        task = progress.add_task("", total=sum(map(weight, cells)), count=next(counts))
         yield report

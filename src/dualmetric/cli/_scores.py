@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from ..intervals import bootstrap_interval
 from ..metric import Metric
+from ..report._sections import per_query
 from ..side_by_side import Scores
 
 NAMES = {
@@ -34,10 +34,8 @@ def with_intervals(scores: dict[str, Scores]) -> dict[str, Any]:
     """Means of the scores with their 95 % confidence intervals."""
     result: dict[str, Any] = as_numbers(scores)
     for name, found in scores.items():
-        recalled = np.where(np.isnan(found.average_precision), np.nan, found.recalled)
-        values = {"map": found.average_precision, "knn": found.knn_correct, "recall": recalled}
-        for key, value in values.items():
-            result[name][f"{key}_interval"] = list(bootstrap_interval(value))
+        for key, values in zip(HEADINGS, per_query(found), strict=True):
+            result[name][f"{key}_interval"] = list(bootstrap_interval(values))
     return result
 
 

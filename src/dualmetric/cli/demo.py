@@ -98,10 +98,10 @@ def _table(results: list[Result]) -> Any:
     table = Table("method", caption="Scores on test rows; the seconds include triplet sampling.")
     for heading in ("rank", "mAP %", "5-NN %", "seconds"):
         table.add_column(heading, justify="right")
-    best = (max(result.map for result in results), max(result.knn for result in results))
+    best = Result(*map(max, zip(*results, strict=True)))
     for method, rank, *scores, seconds in results:
-        styles = ["bold" if score == top else "" for score, top in zip(scores, best, strict=True)]
-        cells = map(Text, (f"{100 * score:.1f}" for score in scores), styles)
+        pairs = zip(scores, (best.map, best.knn), strict=True)
+        cells = [Text(f"{100 * score:.1f}", "bold" if score == top else "") for score, top in pairs]
         table.add_row(method, str(rank), *cells, f"{seconds:.2f}")
     return table
 

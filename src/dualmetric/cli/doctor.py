@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .._version import __version__
 from ._options import Json
+from ._output import check_output, make_console, print_facts, write_json
 
 EXTRAS = {
     "dask": ("dask", "distributed"),
@@ -31,8 +33,6 @@ def doctor(json: Json = None) -> None:
     from threadpoolctl import threadpool_info
 
     from .._arrays.system import available_memory, n_threads
-    from .._version import __version__
-    from ._output import check_output, make_console, write_json
 
     check_output(json, "--json")
     own = {"python": platform.python_version(), "dualmetric": __version__}
@@ -75,7 +75,6 @@ def _data_folder() -> dict[str, Any]:
 def _show(console: Any, result: dict[str, Any]) -> None:
     from .._arrays.system import format_bytes
     from ..datasets import DATA_VARIABLE
-    from ._output import print_facts
 
     memory, cache, data = (result[key] for key in ("memory_bytes", "numba_cache", "data_folder"))
     state = f"{cache['loops']} compiled loops" if cache["loops"] else "empty: a fit fills it"

@@ -2,7 +2,7 @@
 
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,10 +34,10 @@ def evaluate(
     """
     from ..intervals import paired_interval
     from ..side_by_side import compare
-    from ._data import load_metric, read_data_for, read_names, read_texts
+    from ._data import load_metric, read_data_for, read_lines
+    from ._learning import rows_to_evaluate, take_at_most
     from ._output import check_output, make_console, note, write_file, write_json
     from ._scores import is_better, score_table, verdict, with_intervals
-    from ._split import rows_to_evaluate, take_at_most
 
     inputs = (metric, data, texts, names)
     check_output(report, "--report", *inputs)
@@ -51,13 +51,13 @@ def evaluate(
     file, rows = read_data_for(learned, data, labels)
     if file.y is None:
         raise ValueError(f"{data} has no labels to score by: name a file or column with --labels")
-    feature_names = read_names(names, learned.n_features) or file.feature_names
-    lines = read_texts(texts, rows.shape[0])
+    feature_names = read_lines(names, "--names", learned.n_features, "feature")
+    lines = read_lines(texts, "--texts", rows.shape[0], "row")
     chosen, voters, held_out = rows_to_evaluate(learned, file, rows)
     X, y, scored = take_at_most(rows, file.y, chosen, EVALUATED_ROWS)
     if len(scored) < len(chosen):
         note(f"scores are those of {len(scored):,} rows, chosen at random")
-    base: tuple[Any, Any] = (None, None)
+    base = (None, None)
     if voters is not None:
         base = take_at_most(rows, file.y, voters, VOTING_ROWS)[:2]
     scores = compare(learned, X, y, *base)
@@ -77,7 +77,7 @@ def evaluate(
             *base,
             title=data.name,
             class_names=file.class_names,
-            feature_names=feature_names,
+            feature_names=feature_names or file.feature_names,
             texts=None if lines is None else [lines[row] for row in scored],
             image_shape=shape,
             scores=scores,

@@ -18,13 +18,13 @@ def explain(
     json: Json = None,
 ) -> None:
     """Split the learned distance between two rows into the contribution of each feature."""
-    from ._data import load_metric, read_data_for, read_names, take_rows
+    from ._data import load_metric, read_data_for, read_lines, take_rows
     from ._output import check_output, make_console, row_heading, write_json
 
     check_output(json, "--json", metric, data, names)
     learned = load_metric(metric)
     file, rows = read_data_for(learned, data, labels)
-    feature_names = read_names(names, learned.n_features)
+    feature_names = read_lines(names, "--names", learned.n_features, "feature")
     known = feature_names or learned.feature_names or file.feature_names
     pair = take_rows(rows, [first, second])
     found = learned.explain(pair[:1], pair[1:], known, top)

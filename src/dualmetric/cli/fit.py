@@ -47,11 +47,10 @@ def fit(
     """Learn a metric, score it on held-out rows beside the plain distances, and save it."""
     from .._version import __version__
     from . import _learning
-    from ._data import open_file, read_data, read_names, read_test_data
+    from ._data import read_data, read_lines, read_test_data
     from ._output import check_output, make_console, note, write_json, writing
     from ._progress import show_steps
     from ._scores import form_of, is_better
-    from ._split import describe_split, numbers_to_score, split_rows
 
     if test is not None and holdout is not None:
         raise ValueError("--test and --holdout exclude each other: give one of them")
@@ -75,11 +74,10 @@ def fit(
     estimator = build_estimator(method, options, seed)
     with show_steps() as steps:
         steps.begin("reading")
-        file = read_data(data, labels)
-        rows = open_file(file, data)
-        feature_names = read_names(names, rows.n_features) or file.feature_names
-        tested = None if test is None else read_test_data(file, test, labels)
-        share, train, held_out = split_rows(file, holdout, tested is not None, seed)
+        file, rows = read_data(data, labels)
+        given_names = read_lines(names, "--names", rows.n_features, "feature")
+        queries = None if test is None else read_test_data(file, test, labels)
+        share, train, held_out = _learning.split_rows(file, holdout, test is not None, seed)
         y = _learning.read_supervision(file, train, triplets, comparisons)
         if y is None and method != "euclidean":
             raise ValueError(
@@ -92,9 +90,8 @@ def fit(
         metric = _learning.learn(estimator, rows, train, y, tfidf, steps)
         seconds = perf_counter() - begin
         voters = None if file.y is None else (rows, file.y, train)
-        queries = None if held_out is None else (rows, file.y, held_out)
-        if tested is not None and test is not None:
-            queries = (open_file(tested, test), tested.y, numbers_to_score(tested))
+        if file.y is not None and queries is None and held_out is not None:
+            queries = (rows, file.y, held_out)
         scores, n_scored = None, 0
         if queries is not None:
             scores, n_scored = _learning.score(metric, queries, voters, steps)
@@ -102,11 +99,11 @@ def fit(
     info = {**metric.info, "version": __version__, "rows": {**info, "held_out": n_scored}}
     info["parameters"].pop("verbose", None)  # says nothing about the metric
     class_names = None if file.class_names is None else list(file.class_names)
-    split = describe_split(file, rows, share, seed)
+    split = _learning.describe_split(file, rows, share, seed)
     known = {"class_names": class_names, "scores": scores, "split": split}
     info |= {name: value for name, value in known.items() if value is not None}
     with writing(out):
-        metric.replaced(feature_names=feature_names, info=info).save(out)
+        metric.replaced(feature_names=given_names or file.feature_names, info=info).save(out)
     result = {
         "metric": str(out),
         "method": info["method"],

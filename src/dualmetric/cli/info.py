@@ -3,17 +3,18 @@
 from typing import Any
 
 from ._options import Json, MetricFile
+from ._output import check_output, make_console, print_facts, printable, write_json
 
 
 def info(metric: MetricFile, json: Json = None) -> None:
     """Show the contents of a metric file: method, parameters, size, and scores from the fit."""
     from ._data import load_metric
-    from ._output import check_output, make_console, write_json
     from ._scores import form_of
 
     check_output(json, "--json", metric)
     learned = load_metric(metric)
     info = learned.info
+    names = _checked(info.get("class_names"), list)
     result = {
         "metric": str(metric),
         "file_bytes": metric.stat().st_size,
@@ -22,7 +23,7 @@ def info(metric: MetricFile, json: Json = None) -> None:
         "parameters": _checked(info.get("parameters"), dict),
         **form_of(learned),
         "feature_names": learned.feature_names is not None,
-        "class_names": _names(info.get("class_names")),
+        "class_names": names if all(isinstance(name, str) for name in names or ()) else None,
         "rows": _numbers(info.get("rows"), ("used", "given", "held_out"), int),
         "scores": _scores(info.get("scores")),
     }
@@ -35,11 +36,6 @@ def info(metric: MetricFile, json: Json = None) -> None:
 
 def _checked(value: Any, kind: type) -> Any:
     return value if isinstance(value, kind) else None
-
-
-def _names(value: Any) -> list[str] | None:
-    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
-    return value if is_list else None
 
 
 def _numbers(value: Any, keys: Any, *kinds: type) -> dict[str, Any] | None:
@@ -60,7 +56,6 @@ def _scores(value: Any) -> dict[str, Any] | None:
 
 def _show(console: Any, result: dict[str, Any]) -> None:
     from .._arrays.system import format_bytes
-    from ._output import print_facts, printable
     from ._scores import rank_in_words, score_table
 
     version, rows, landmarks = (result[key] for key in ("written_by", "rows", "landmarks"))

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ._options import DataFile, Json, Labels, MetricFile
+from ._output import check_output, make_console, printable, row_heading, write_json
 
 _QUERY = "Row number, counted from 0; separate several with commas, or repeat the option."
 
@@ -23,7 +24,6 @@ def neighbors(
 
     from ..metric import Metric
     from ._data import load_metric, read_data_for, take_rows
-    from ._output import check_output, make_console, write_json
     from ._scores import plain_kind
 
     check_output(json, "--json", metric, data)
@@ -66,8 +66,6 @@ def _nearest(distances: Any, query: int, k: int, file: Any) -> list[dict[str, An
 
 def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
     from rich.table import Table
-
-    from ._output import printable, row_heading
 
     for query in found:
         console.print(row_heading(query))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .._arrays import ops
 from .._types import Array, Matrix
-from . import _cache, _reading, _sources, _text
+from . import _reading, _sources, _text
 from ._catalog import CATALOG, DATA_VARIABLE, Entry
 
 __all__ = ["DATA_VARIABLE", "NAMES", "Dataset", "available", "dataset_names", "load_dataset"]
@@ -132,21 +132,21 @@ def _entry(name: str) -> Entry:
     )
 
 
-def _digits(seed: int) -> _cache.Parts:
+def _digits(seed: int) -> _sources.Parts:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     X, y = load_digits(return_X_y=True)
-    train, test = train_test_split(
-        np.arange(len(y)), test_size=1 / 3, random_state=seed, stratify=y
-    )
-    return X[train], y[train], X[test], y[test]
+    X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, random_state=seed, stratify=y)
+    return X, y, X_test, y_test
 
 
-def _from_files(name: str, entry: Entry, seed: int, dtype: np.dtype, reduced: bool) -> _cache.Parts:
+def _from_files(
+    name: str, entry: Entry, seed: int, dtype: np.dtype, reduced: bool
+) -> _sources.Parts:
     paths = _sources.find_files(name, entry)
-    key = _cache.file_name(name, seed, dtype, paths)
-    if reduced and (kept := _cache.read(key)) is not None:
+    processed = _sources.processed_path(name, seed, dtype, paths) if reduced else None
+    if processed is not None and (kept := _sources.read_processed(processed)) is not None:
         return kept
     rows = _reading.read_rows(paths, entry)
     train, test = _reading.split_rows(rows, entry.split, seed, paths[0])
@@ -154,6 +154,6 @@ def _from_files(name: str, entry: Entry, seed: int, dtype: np.dtype, reduced: bo
     if reduced:
         X_train, X_test = _text.reduce(X_train, X_test, seed, dtype)
     parts = X_train, rows.y[train], X_test, rows.y[test]
-    if reduced:
-        _cache.write(key, parts)
+    if processed is not None:
+        _sources.write_processed(processed, parts)
     return parts

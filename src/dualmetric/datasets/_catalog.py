@@ -8,7 +8,7 @@ DATA_VARIABLE = "DUALMETRIC_DATA"
 
 
 class File(NamedTuple):
-    """A file of a public source."""
+    """A file of a public source, downloaded from ``url``."""
 
     name: str
     folder: str = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/"
@@ -16,7 +16,6 @@ class File(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where it is downloaded from."""
         return self.folder + self.name
 
 

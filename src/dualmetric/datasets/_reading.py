@@ -2,9 +2,10 @@
 
 import bz2
 import io
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,20 +28,16 @@ class LabelledRows(NamedTuple):
 
 def read_rows(paths: Sequence[Path], entry: Entry) -> LabelledRows:
     """Read the files of one set; classes are counted from 0."""
-    if paths[0].suffix == ".npz":
-        rows = _read(paths[0], _npz)
-    elif len(paths) == 1:
-        rows = _read(paths[0], _mat if paths[0].suffix == ".mat" else _svmlight)
-    else:
-        rows = _joined(*(_read(path, _svmlight) for path in paths))
+    parts = [_read(path) for path in paths]
+    rows = parts[0] if len(parts) == 1 else _joined(*parts)
     if entry.n_classes is not None:
         rows = _largest_classes(rows, entry.n_classes)
     return rows._replace(y=np.unique(rows.y, return_inverse=True)[1])
 
 
-def _read(path: Path, reader: Callable[[Path], LabelledRows]) -> LabelledRows:
+def _read(path: Path) -> LabelledRows:
     try:
-        return reader(path)
+        return {".npz": _npz, ".mat": _mat}.get(path.suffix, _svmlight)(path)
     except MemoryError:
         raise
     except Exception as error:  # damage can raise any error of zip, bz2, NumPy or SciPy
@@ -70,14 +67,11 @@ def _npz(path: Path) -> LabelledRows:
 def _svmlight(path: Path) -> LabelledRows:
     from sklearn.datasets import load_svmlight_file
 
+    source: Any = str(path)
     if path.name.startswith("protein"):
         # only these files write "63: .50", with a space that the reader refuses
-        content = bz2.decompress(path.read_bytes())
-        while b": " in content:
-            content = content.replace(b": ", b":")
-        X, y = load_svmlight_file(io.BytesIO(content), dtype=np.float32)
-    else:
-        X, y = load_svmlight_file(str(path), dtype=np.float32)
+        source = io.BytesIO(re.sub(rb": +", b":", bz2.decompress(path.read_bytes())))
+    X, y = load_svmlight_file(source, dtype=np.float32)
     return LabelledRows(check_array(X), y)
 
 
@@ -94,20 +88,12 @@ def _joined(first: LabelledRows, second: LabelledRows) -> LabelledRows:
     width = max(first.X.shape[1], second.X.shape[1])
     for part in (first.X, second.X):
         part.resize(part.shape[0], width)
-    n_first, n_second = len(first.y), len(second.y)
-    return LabelledRows(
-        sp.vstack([first.X, second.X], format="csr"),
-        np.concatenate([first.y, second.y]),
-        np.arange(n_first),
-        np.arange(n_first, n_first + n_second),
-    )
+    X, y = sp.vstack([first.X, second.X], format="csr"), np.concatenate([first.y, second.y])
+    return LabelledRows(X, y, *np.split(np.arange(len(y)), [len(first.y)]))
 
 
 def _largest_classes(rows: LabelledRows, n_classes: int) -> LabelledRows:
-    """Keep the rows of the classes with the most training rows (all rows, if there is no split).
-
-    Of classes of the same size, the one with the lower label comes first.
-    """
+    """Keep the rows of the classes with the most training rows; of equal ones, the first."""
     counted = rows.y if rows.train is None else rows.y[rows.train]
     classes, sizes = np.unique(counted, return_counts=True)
     chosen = classes[np.argsort(-sizes, kind="stable")[:n_classes]]
@@ -115,17 +101,13 @@ def _largest_classes(rows: LabelledRows, n_classes: int) -> LabelledRows:
     if keep.all():
         return rows
     number = np.cumsum(keep) - 1
-    train, test = (
-        None if part is None else number[part[keep[part]]] for part in (rows.train, rows.test)
-    )
+    parts = (rows.train, rows.test)
+    train, test = (None if part is None else number[part[keep[part]]] for part in parts)
     return LabelledRows(rows.X[keep], rows.y[keep], train, test)
 
 
 def split_rows(rows: LabelledRows, split: str, seed: int, path: Path) -> tuple[Array, Array]:
-    """Return the numbers of the training rows and of the test rows.
-
-    A random split returns rows in random order, since files are often sorted by class.
-    """
+    """Return the numbers of the training rows and of the test rows, in the order to use them."""
     if split in ("own", "any") and rows.train is not None and rows.test is not None:
         return rows.train, rows.test
     if split == "own":
@@ -140,10 +122,9 @@ def split_rows(rows: LabelledRows, split: str, seed: int, path: Path) -> tuple[A
     if split in ("stratified", "any"):
         from sklearn.model_selection import train_test_split
 
+        options = {"train_size": n_train, "random_state": seed, "stratify": rows.y}
         try:
-            train, test = train_test_split(
-                np.arange(n_rows), train_size=n_train, random_state=seed, stratify=rows.y
-            )
+            train, test = train_test_split(np.arange(n_rows), **options)
         except ValueError as error:
             raise ValueError(f"{path} cannot be split class by class: {error}") from None
         return train, test

@@ -1,8 +1,4 @@
-"""Documents as in the paper: their most frequent words, then principal components.
-
-The components are those of the centred training rows, found by subspace iteration from a random
-start. X stays sparse: only its products are centred.
-"""
+"""Documents as in the paper: their most frequent words, then principal components."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,11 +37,8 @@ def reduce(train: Matrix, test: Matrix, seed: int, dtype: np.dtype) -> tuple[Arr
 
 
 def most_frequent_words(X: Matrix, n_words: int) -> Array:
-    """Columns of the words that occur in most rows, in ascending order.
-
-    Rows are counted, not occurrences, since rcv30 comes weighted. Of words in equally many rows,
-    the one with the lower column number comes first.
-    """
+    """Columns of the words that occur in most rows, ascending; of equal ones, the first."""
+    # rows are counted, not occurrences, since rcv30 comes weighted
     rows_with = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
     n_present = np.count_nonzero(rows_with)
     return np.sort(np.argsort(-rows_with, kind="stable")[: min(n_words, n_present)])
@@ -55,10 +48,9 @@ def principal_components(X: Matrix, k: int, seed: int) -> tuple[Array, Array]:
     """Return the mean of sparse rows X (n × d) and their k leading components (d × k), in float64.
 
     Subspace iteration with the smaller of the two Gram matrices of the centred rows, which is
-    never written out: K = XᵀX − nμμᵀ, or K = J XXᵀ J with J = I − 11ᵀ/n. It finds an orthonormal
-    basis Q that nearly spans the leading eigenvectors; the eigenvectors of QᵀKQ then rotate Q to
-    them. The iteration is in float32; the last step, which decides the accuracy, is in float64.
-    Fewer components are returned if the rows have fewer. The largest entry of each is positive.
+    never written out: K = XᵀX − nμμᵀ, or K = J XXᵀ J with J = I − 11ᵀ/n. The iteration is in
+    float32; the last step, which decides the accuracy, is in float64. Fewer components are returned
+    if the rows have fewer. The largest entry of each is positive.
     """
     n, d = X.shape
     mean = np.asarray(X.T @ np.ones(n)) / n
@@ -85,14 +77,12 @@ def principal_components(X: Matrix, k: int, seed: int) -> tuple[Array, Array]:
 
 
 def _gram_dot(B: Matrix, Q: Array, mean: Array | None) -> Array:
-    """K·Q for the centred rows: of B with their mean, or of Bᵀ where there is none.
-
-    Threads take columns of Q, so that the result does not depend on how many there are.
-    """
+    """K·Q for the centred rows: of B with their mean, or of Bᵀ where there is none."""
     if mean is None:
         Q = Q - Q.mean(axis=0)
     out = np.empty_like(Q, order="C")
 
+    # threads take columns of Q, so that the result does not depend on how many there are
     def columns(start: int, stop: int) -> None:
         for first in range(start, stop, _BLOCK_COLUMNS):
             block = slice(first, min(first + _BLOCK_COLUMNS, stop))

@@ -6,12 +6,12 @@ the comparisons between all with the same sampler, and the directions between al
 distances.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import product
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,18 +32,6 @@ _ALL_DIRECTIONS = 1000
 _SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01)
 # many features vary too little to be whitened strongly, and each step down costs more
 _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7)
-
-Judge = Callable[[tuple[Matrix, Matrix], str], Array]
-
-
-class Settings(NamedTuple):
-    """What is to be tried."""
-
-    # candidates for each parameter of DuRP; None for ``shrinkage`` chooses them by the size of X
-    axes: dict[str, Any]
-    # candidates for the rank; None for a choice by the number of classes
-    ranks: Sequence[int] | None
-    fixed: dict[str, Any]  # parameters of DuRP that all candidates have
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,39 +62,35 @@ class Candidate:
 
 
 def score_candidates(
-    X: Matrix, split: Split, settings: Settings, n_classes: int | None, seed: int
+    X: Matrix, split: Split, search: Any, n_classes: int | None, seed: int
 ) -> Iterator[list[Candidate]]:
-    """Learn from one part of the rows with all settings, and score them on the other.
+    """Learn from one part of the rows with all settings of a `MetricCV`, and score on the other.
 
     Yields candidates in groups, in an order that is the same for every split. The first group holds
     the plain distances.
     """
     rows = ops.take_rows(X, split.train_rows), ops.take_rows(X, split.test_rows)
-
-    def judge(mapped: tuple[Matrix, Matrix], distance: str) -> Array:
-        return split.judge(*_compared(mapped, distance))
-
-    distances = settings.axes["distance"]
-    yield list(_scored("Euclidean", {}, rows, ("euclidean", "cosine"), judge, 0.0))
-    shrinkages = settings.axes["shrinkage"]
+    yield list(_scored("Euclidean", {}, rows, ("euclidean", "cosine"), split, 0.0))
+    shrinkages = search.shrinkages
     if shrinkages is None:
         n, d = rows[0].shape
         shrinkages = _WIDE_SHRINKAGES if d > DENSE_LIMIT and n >= SPAN_LIMIT else _SHRINKAGES
-    yield from _whitened(rows, split, shrinkages, distances, judge)
-    for lift in _lifts(X, settings.axes["lift"]):
-        ranks = _ranks(settings.ranks, n_classes, X.shape, lift)
-        for base, spent, found, mapped in _directions(
-            rows, split, lift, shrinkages, ranks, settings, seed
-        ):
-            yield list(_read_off(base, spent, found, mapped, ranks, settings, judge))
+    yield from _whitened(rows, split, shrinkages, search.distances)
+    for lift in _lifts(X, search.lifts):
+        ranks = _ranks(search.ranks, n_classes, X.shape, lift)
+        yield from _learned(rows, split, lift, shrinkages, ranks, search, seed)
 
 
-def n_groups(X: Matrix, settings: Settings) -> int:
+def n_groups(X: Matrix, search: Any) -> int:
     """How many groups `score_candidates` yields for a split, at most."""
-    axes = settings.axes
-    shrinkages = len(axes["shrinkage"] or _SHRINKAGES)
-    lifts = len(_lifts(X, axes["lift"]))
-    return 1 + shrinkages + lifts * shrinkages * len(axes["sampler"]) * len(axes["reg"])
+    shrinkages = len(search.shrinkages or _SHRINKAGES)
+    learned = len(_lifts(X, search.lifts)) * len(search.samplers) * len(search.regs)
+    return 1 + shrinkages + learned * shrinkages
+
+
+def fixed_options(search: Any) -> dict[str, Any]:
+    """Options of `DuRP` that all candidates have."""
+    return {name: getattr(search, name) for name in ("n_projections", "n_triplets", "max_epochs")}
 
 
 def _lifts(X: Matrix, lifts: Sequence[Any]) -> list[Any]:
@@ -134,35 +118,23 @@ def _scored(
     params: dict[str, Any],
     mapped: tuple[Matrix, Matrix],
     distances: Sequence[str],
-    judge: Judge,
+    split: Split,
     spent: float,
 ) -> Iterator[Candidate]:
+    """Candidates that differ in the distance alone, over rows as their metric maps them."""
     for distance in distances:
         begin = perf_counter()
-        scores = judge(mapped, distance)
-        yield Candidate(
-            method, {**params, "distance": distance}, scores, spent, perf_counter() - begin
-        )
-
-
-def _compared(mapped: tuple[Matrix, Matrix], distance: str) -> tuple[Matrix, Matrix]:
-    """Training and test rows as a distance compares them.
-
-    For the cosine they have length one, and dense rows are centred by the mean of training rows.
-    """
-    if distance == "euclidean":
-        return mapped
-    centre = ops.centre_of(mapped[0])
-    train, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in mapped)
-    return train, test
+        train, test = mapped
+        if distance == "cosine":  # dense rows are centred by the mean of training rows
+            centre = ops.centre_of(mapped[0])
+            train, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in mapped)
+        scores = split.judge(train, test)
+        params = {**params, "distance": distance}
+        yield Candidate(method, params, scores, spent, perf_counter() - begin)
 
 
 def _whitened(
-    rows: tuple[Matrix, Matrix],
-    split: Split,
-    shrinkages: Sequence[float],
-    distances: Sequence[str],
-    judge: Judge,
+    rows: tuple[Matrix, Matrix], split: Split, shrinkages: Sequence[float], distances: Sequence[str]
 ) -> Iterator[list[Candidate]]:
     """Candidates of `Whitening`: all directions of whitened rows, and no comparisons."""
     train, test = rows
@@ -180,38 +152,39 @@ def _whitened(
         root = scatter_of(train, within, shrinkage, d, W).root()
         mapped = ops.dot(train, root), ops.dot(test, root)
         spent, params = perf_counter() - begin, {"shrinkage": shrinkage}
-        yield list(_scored("Whitening", params, mapped, distances, judge, spent))
+        yield list(_scored("Whitening", params, mapped, distances, split, spent))
         begin = perf_counter()
 
 
-def _directions(
+def _learned(
     rows: tuple[Matrix, Matrix],
     split: Split,
     lift: str | None,
     shrinkages: Sequence[float],
     ranks: list[int | None],
-    settings: Settings,
+    search: Any,
     seed: int,
-) -> Iterator[tuple[dict[str, Any], float, Directions, tuple[Matrix, Matrix]]]:
-    """For each sampler, shrinkage and λ: directions, and both parts along them."""
+) -> Iterator[list[Candidate]]:
+    """Candidates of `DuRP`: one group for each sampler, shrinkage and λ."""
     begin = perf_counter()
     train, test = rows
-    options = DuRP(**settings.fixed, lift=lift)
+    fixed = {**fixed_options(search), "lift": lift}
+    options = DuRP(**fixed)
     after_lift = generator(seed)
     lifted = stages.lift_rows(train, options, after_lift)
     if lifted.lift is not None:
         test = lifted.lift.apply(test, lifted.nystroem)
     most = None if None in ranks else max(rank for rank in ranks if rank is not None)
-    for sampler in settings.axes["sampler"]:
-        options = DuRP(**settings.fixed, lift=lift, sampler=sampler)
+    for sampler in search.samplers:
+        options = DuRP(**fixed, sampler=sampler)
         after_sampling = deepcopy(after_lift)
         problem = stages.pose(lifted.X, split.train, options, after_sampling)
         within = stages.within_of(problem) if min(shrinkages) < 1.0 else None
-        for shrinkage, reg in product(shrinkages, settings.axes["reg"]):
+        for shrinkage, reg in product(shrinkages, search.regs):
             if shrinkage < 1.0 and within is not None and within[0].trace <= 0.0:
                 continue
             base = {"lift": lift, "sampler": sampler, "shrinkage": shrinkage, "reg": reg}
-            options = DuRP(**settings.fixed, **base)
+            options = DuRP(**{**fixed, **base})
             rng = deepcopy(after_sampling)
             Z, _, scatter, posed = stages.project(problem, options, rng, within=within)
             _, weight = stages.solve(posed, Z, options, rng)
@@ -230,7 +203,7 @@ def _directions(
             vectors = stages.in_original_space(found.vectors, posed, None)
             mapped = ops.threaded_dot(lifted.X, vectors), ops.threaded_dot(test, vectors)
             spent = perf_counter() - begin
-            yield base, spent, found, mapped
+            yield list(_read_off(base, spent, found, mapped, ranks, search, split))
             begin = perf_counter()
 
 
@@ -240,15 +213,15 @@ def _read_off(
     found: Directions,
     mapped: tuple[Matrix, Matrix],
     ranks: list[int | None],
-    settings: Settings,
-    judge: Judge,
+    search: Any,
+    split: Split,
 ) -> Iterator[Candidate]:
     """Candidates of all ranks, powers and distances along the same directions."""
     few = min((rank for rank in ranks if rank is not None), default=None)
-    for rank, power in product(ranks, settings.axes["power"]):
+    for rank, power in product(ranks, search.powers):
         if power < 0.0 and rank != few:
             continue  # the last of many directions are noise, and would be the longest
         lengths = found.lengths(rank, power).astype(mapped[0].dtype)
         train, test = (part[:, : len(lengths)] * lengths for part in mapped)
         params = {**base, "n_components": rank, "power": power}
-        yield from _scored("DuRP", params, (train, test), settings.axes["distance"], judge, spent)
+        yield from _scored("DuRP", params, (train, test), search.distances, split, spent)

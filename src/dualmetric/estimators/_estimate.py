@@ -68,12 +68,11 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
     m = min(getattr(options, "n_projections", d), d)
     N = len(y) if isinstance(y, Comparisons) else options.n_triplets
     whitened, in_original = options.shrinkage < 1.0, options.rebuilt
-    route = "matrix"
+    route, width = "matrix", d if in_original else m
     if in_original and n < min(d, SPAN_LIMIT):
-        route = "span"
+        route, width = "span", n
     elif in_original and d > DENSE_LIMIT:
         route = "products"
-    width = {"span": min(n, d), "matrix": d if in_original else m, "products": d}[route]
     m = min(m, width)  # all dimensions, for DuOri, are those of the span
     rank = min(options.n_components or (DEFAULT_WIDE_RANK if route == "products" else width), width)
 

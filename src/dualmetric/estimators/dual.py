@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._arrays.namespace import in_full_precision, require_memory_beside, to_numpy
-from .._options import check_options, option, with_options
+from .._options import option, with_options
 from .._rows import within_scatter
 from .._types import Array
 from ..learn import learn
@@ -29,34 +29,7 @@ from ..scatter import DENSE_LIMIT
 from ..solver import Epoch
 from ..supervision import Comparisons, Labels
 from ._estimate import Estimate, estimate_dual
-from .base import LearnedMetricEstimator, Training, generator, open_training
-
-_SECTIONS = """Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    metric_ : Metric
-        The learned metric: save it, apply it elsewhere.
-    components_ : ndarray of shape (rank, n_features_in_)
-        Its directions, one per row.
-    {fitted}
-    comparisons_ : Comparisons
-        The comparisons learned from, over the rows of X.
-    dual_coef_ : ndarray of shape (n_comparisons,)
-        Their dual variables β = −α.
-    duality_gap_ : float
-        Gap between the primal and the dual objective, in the space where the dual was solved.
-    history_ : list of Epoch
-        Objectives and gap after each epoch.
-    n_iter_ : int
-        Epochs run.
-    residual_ : float
-        Largest residual of the directions, to compare with ``eigen_tol``; 0 where the matrix was
-        written out and decomposed.
-    timings_ : dict
-        Seconds of each part: lift, sampling, projection (and whitening), solving, recovery."""
+from .base import LearnedMetricEstimator, Training
 
 
 def _prior_option() -> Any:
@@ -85,15 +58,25 @@ def _projections_option(purpose: str) -> Any:
     )
 
 
-def _documented(cls: Any) -> Any:
-    """Make the options, and fill in the sections of docstrings that the four estimators share."""
-    if cls.__doc__ is not None:
-        cls.__doc__ = cls.__doc__.replace("{sections}", _SECTIONS)
-    return with_options(cls)
-
-
 class DualEstimator(LearnedMetricEstimator, DualOptions):
     """The shared body. Subclasses say in which space the dual problem is solved."""
+
+    _attributes = """
+    comparisons_ : Comparisons
+        The comparisons learned from, over the rows of X.
+    dual_coef_ : ndarray of shape (n_comparisons,)
+        Their dual variables β = −α.
+    duality_gap_ : float
+        Gap between the primal and the dual objective, in the space where the dual was solved.
+    history_ : list of Epoch
+        Objectives and gap after each epoch.
+    n_iter_ : int
+        Epochs run.
+    residual_ : float
+        Largest residual of the directions, to compare with ``eigen_tol``; 0 where the matrix was
+        written out and decomposed.
+    timings_ : dict
+        Seconds of each part: lift, sampling, projection (and whitening), solving, recovery."""
 
     @in_full_precision
     def fit(
@@ -119,13 +102,17 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         self
             The fitted estimator.
         """
-        check_options(self)
-        rng = generator(self.random_state)
         named = isinstance(self.prior, Metric) and self.prior.feature_names is not None
         known = self.prior if named else None  # columns of a data frame are taken by its names
-        training = open_training(type(self).__name__, X, y, self.max_rows, rng, known)
+        return self._fit(X, y, known, callback=callback)
+
+    def _learn(
+        self,
+        training: Training,
+        rng: np.random.Generator,
+        callback: Callable[[Epoch], object] | None,
+    ) -> dict[str, Any]:
         check_prior(self, training.rows.n_features)
-        self._say_rows_used(training.counts, self.verbose)
         n, d = training.X.shape
         require_memory_beside(
             training.X,
@@ -168,18 +155,16 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         else:
             metric = self._make_metric(found.factor, training, found.lifted, found.outside)
         given = found.comparisons
-        return self._store(
-            training.rows,
-            metric_=metric,
-            counts=training.counts,
-            comparisons_=Comparisons(training.numbers[given.index], given.margin, given.weight),
-            dual_coef_=found.solution.beta,
-            history_=found.solution.history,
-            duality_gap_=found.solution.gap,
-            n_iter_=found.solution.history[-1].epoch,
-            residual_=found.residual,
-            timings_=found.seconds.seconds,
-        )
+        return {
+            "metric_": metric,
+            "comparisons_": Comparisons(training.numbers[given.index], given.margin, given.weight),
+            "dual_coef_": found.solution.beta,
+            "history_": found.solution.history,
+            "duality_gap_": found.solution.gap,
+            "n_iter_": found.solution.history[-1].epoch,
+            "residual_": found.residual,
+            "timings_": found.seconds.seconds,
+        }
 
     def estimate(self, X: Any, y: Any = None) -> Estimate:
         """Say what ``fit`` would need for X, without looking at its numbers.
@@ -218,7 +203,7 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         return within_scatter(training.rows, codes, len(classes))
 
 
-@_documented
+@with_options
 class DuRP(DualEstimator):
     """Dual random projection: the paper's Algorithm 1.
 
@@ -250,7 +235,7 @@ class DuRP(DualEstimator):
     prior: Any = _prior_option()
 
 
-@_documented
+@with_options
 class DuOri(DualEstimator):
     """Dual coordinate ascent in the original space.
 
@@ -266,7 +251,7 @@ class DuOri(DualEstimator):
     prior: Any = _prior_option()
 
 
-@_documented
+@with_options
 class SRP(DualEstimator):
     """A metric learned on random projections and confined to them: a baseline.
 
@@ -285,7 +270,7 @@ class SRP(DualEstimator):
     )
 
 
-@_documented
+@with_options
 class SPCA(DualEstimator):
     """A metric learned on principal components and confined to them: a baseline.
 

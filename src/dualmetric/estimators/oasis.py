@@ -8,7 +8,6 @@ from .._arrays import ops
 from .._arrays.namespace import to_numpy
 from .._arrays.system import blas_threads_for, require_memory
 from .._options import (
-    check_options,
     distance_option,
     max_rows_option,
     n_components_option,
@@ -23,7 +22,7 @@ from ..problem import LiftedRows, length_unit
 from ..recovery import positive_part
 from ..supervision import Comparisons
 from ..supervision.sampling import n_triplets_option, sampler_option
-from .base import LearnedMetricEstimator, generator, open_training
+from .base import LearnedMetricEstimator, Training
 
 _BLOCK = 128
 
@@ -43,23 +42,13 @@ class OASIS(LearnedMetricEstimator):
     serves as the metric, as in the paper. A comparison (a, b, c, d) asks in the same way for
     S_W(a, b) to exceed S_W(c, d) by its margin, with steps of at most C times its weight.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    metric_ : Metric
-        The learned metric.
-    components_ : ndarray of shape (rank, n_features_in_)
-        Its directions, one per row.
+    {sections}
     similarity_ : ndarray of shape (n_features_in_, n_features_in_)
         W before the projection; `partial_fit` continues from it.
     unit_ : float
         Length that counts as one; `partial_fit` keeps it.
     comparisons_ : Comparisons
         The comparisons of the last call, over the rows of X.
-    {fitted}
     """
 
     aggressiveness: float = option(
@@ -81,36 +70,18 @@ class OASIS(LearnedMetricEstimator):
     distance: str = distance_option()
     random_state: Any = random_state_option("Seed of sampling and of the order of comparisons.")
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the metric, starting from the identity.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Training rows; at most ``max_rows`` of them are learned from.
-        y : array-like of shape (n_samples,), str, Triplets or Comparisons
-            Labels, the name of their column in a data frame, or triplets or comparisons of row
-            numbers.
-
-        Returns
-        -------
-        OASIS
-            Itself.
-        """
-        return self._learn(X, y, from_identity=True)
-
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Continue from what was learned before, with further comparisons; see `fit`.
 
         The unit of length (``scale``), the features and the precision are those of the first call.
         """
-        return self._learn(X, y, from_identity=not hasattr(self, "similarity_"))
+        if not hasattr(self, "similarity_"):
+            return self.fit(X, y)
+        return self._fit(X, y, known=self.metric_, from_identity=False)
 
-    def _learn(self, X: Any, y: Any, from_identity: bool) -> Self:
-        check_options(self)
-        rng = generator(self.random_state)
-        known = None if from_identity else self.metric_
-        training = open_training(type(self).__name__, X, y, self.max_rows, rng, known)
+    def _learn(
+        self, training: Training, rng: np.random.Generator, from_identity: bool = True
+    ) -> dict[str, Any]:
         rows = ops.canonical(to_numpy(training.X))
         d = rows.shape[1]
         if from_identity:
@@ -140,14 +111,12 @@ class OASIS(LearnedMetricEstimator):
                 "these rows, or lower aggressiveness.",
             )
             factor = None
-        return self._store(
-            training.rows,
-            metric_=self._make_metric(factor, training, LiftedRows(rows)),
-            unit_=unit,
-            similarity_=W,
-            comparisons_=Comparisons(training.numbers[found.index], found.margin, found.weight),
-            counts=training.counts,
-        )
+        return {
+            "metric_": self._make_metric(factor, training, LiftedRows(rows)),
+            "unit_": unit,
+            "similarity_": W,
+            "comparisons_": Comparisons(training.numbers[found.index], found.margin, found.weight),
+        }
 
 
 def _oasis_epoch(

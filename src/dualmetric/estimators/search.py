@@ -23,7 +23,7 @@ from ..intervals import best_of_interval
 from ..problem import length_unit
 from ..supervision import Labels
 from ..supervision.sampling import n_triplets_option
-from ._candidates import Candidate, Settings, n_groups, score_candidates
+from ._candidates import Candidate, fixed_options, n_groups, score_candidates
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
 from .dual import DuRP
 from .whitening import Whitening
@@ -32,18 +32,11 @@ _ENOUGH = 100  # held-out queries to tell settings apart by
 _ESTIMATORS: dict[str, Any] = {"DuRP": DuRP, "Whitening": Whitening, "Euclidean": Euclidean}
 _SCORES = {"map": "mAP", "knn": "right neighbours", "agreement": "agreement"}
 
-_AXES = {
-    "shrinkages": "shrinkage",
-    "powers": "power",
-    "distances": "distance",
-    "samplers": "sampler",
-    "lifts": "lift",
-    "regs": "reg",
-}
 
-
-def _candidates_option(default: Any, purpose: str) -> Any:
-    return option("object", default=default, help=purpose, type="sequence")
+def _candidates_option(parameter: str, default: Any, note: str = "") -> Any:
+    text = f"Candidates for ``{parameter}``{note or '.'}"
+    each = options_of(DuRP)[parameter]
+    return option("object", default=default, help=text, type="sequence", each=each)
 
 
 @with_options
@@ -57,14 +50,7 @@ class MetricCV(LearnedMetricEstimator):
     Where no learned metric is better than the better plain distance by more than chance (a
     bootstrap interval over held-out queries), the plain distance is kept: see ``recommend()``.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    metric_ : Metric
-        The chosen metric, learned from all rows.
+    {sections}
     best_estimator_ : DuRP, Whitening or Euclidean
         What learned it.
     best_params_ : dict
@@ -86,7 +72,6 @@ class MetricCV(LearnedMetricEstimator):
     gain_interval_ : tuple of float
         95 % interval of how much the best learned metric scores above the better plain distance,
         on queries other than those it was the best of.
-    {fitted}
 
     Examples
     --------
@@ -119,25 +104,26 @@ class MetricCV(LearnedMetricEstimator):
         type='{None, "classes"}, int, cross-validation generator or iterable',
     )
     shrinkages: Any = _candidates_option(
+        "shrinkage",
         None,
-        "Candidates for ``shrinkage``. None tries 1, 0.84, 0.5, 0.1, 0.03 and 0.01; above 4,000 "
-        "features 1, 0.92, 0.84 and 0.7.",
+        ". None tries 1, 0.84, 0.5, 0.1, 0.03 and 0.01; above 4,000 features 1, 0.92, 0.84 and "
+        "0.7.",
     )
     ranks: Any = _candidates_option(
+        "n_components",
         None,
-        "Candidates for ``n_components``. None tries the number of classes minus one, 50, and all "
-        "that are positive (up to 1,000 features).",
+        ". None tries the number of classes minus one, 50, and all that are positive (up to 1,000 "
+        "features).",
     )
     powers: Any = _candidates_option(
+        "power",
         (-0.25, 0.0, 0.25, 0.5),
-        "Candidates for ``power``. Those below 0 are tried with the smallest rank only.",
+        ". Those below 0 are tried with the smallest rank only.",
     )
-    distances: Any = _candidates_option(("euclidean", "cosine"), "Candidates for ``distance``.")
-    samplers: Any = _candidates_option(("active",), "Candidates for ``sampler``.")
-    lifts: Any = _candidates_option(
-        (None, "rbf"), "Candidates for ``lift``; sparse rows are not lifted."
-    )
-    regs: Any = _candidates_option((None,), "Candidates for ``reg``.")
+    distances: Any = _candidates_option("distance", ("euclidean", "cosine"))
+    samplers: Any = _candidates_option("sampler", ("active",))
+    lifts: Any = _candidates_option("lift", (None, "rbf"), "; sparse rows are not lifted.")
+    regs: Any = _candidates_option("reg", (None,))
     n_projections: int = option("int", default=50, help="As in `DuRP`.", low=1)
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
@@ -166,11 +152,10 @@ class MetricCV(LearnedMetricEstimator):
         MetricCV
             Itself.
         """
-        self._check_options()
+        check_options(self)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         # the rows that the chosen estimator, which gets this seed, will choose as well
-        training = open_training(type(self).__name__, X, y, self.max_rows, generator(seed))
-        self._say_rows_used(training.counts, self.verbose)
+        training = open_training(self, X, y, generator(seed))
         rows, supervision = to_numpy(training.X), training.supervision
         scoring = supervision.scorings[0] if self.scoring is None else self.scoring
         if scoring not in supervision.scorings:
@@ -180,27 +165,26 @@ class MetricCV(LearnedMetricEstimator):
             )
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
-        settings = self._settings()
         found: list[list[Candidate]] = []
         for split in supervision.splits(rows, self.cv, scoring, seed):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
                 candidates: list[Candidate] = []
-                groups = score_candidates(rows, split, settings, n_classes, seed)
+                groups = score_candidates(rows, split, self, n_classes, seed)
                 for done, group in enumerate(groups, start=1):
                     candidates += group
                     if self.verbose > 1:
                         spent = group[0].fit_time + sum(one.score_time for one in group)
                         print(f"[MetricCV] {len(group)} × {group[0].method}: {spent:.2f} s")
                     if callback is not None:
-                        callback(done, n_groups(rows, settings))
+                        callback(done, n_groups(rows, self))
             found.append(candidates)
             choice = _choose(found)
             low, high = choice["gain_interval_"]
             scored = sum(len(part[0].scores) for part in found)
             if self.cv is None and scored >= _ENOUGH and not low <= 0.0 <= high:
                 break  # no doubt is left whether a learned metric is better
-        return self._learn(training, choice, scoring, seed)
+        return self._refit(training, choice, scoring, seed)
 
     def recommend(self) -> str:
         """Explain the choice in a sentence."""
@@ -222,47 +206,18 @@ class MetricCV(LearnedMetricEstimator):
             f"{high:.1f})."
         )
 
-    def _check_options(self) -> None:
-        check_options(self)
-        declared = options_of(DuRP)
-        for name, parameter in {**_AXES, "ranks": "n_components"}.items():
-            values = getattr(self, name)
-            if values is None and name in ("shrinkages", "ranks"):
-                continue
-            if isinstance(values, str) or not np.ndim(values) or not len(values):
-                raise ValueError(f"{name} must be a sequence of candidates; got {values!r}")
-            for value in values:
-                declared[parameter].check(f"each of {name}", value)
-
-    def _settings(self) -> Settings:
-        axes = {parameter: getattr(self, name) for name, parameter in _AXES.items()}
-        fixed = {
-            name: getattr(self, name) for name in ("n_projections", "n_triplets", "max_epochs")
-        }
-        return Settings(axes, self.ranks, fixed)
-
-    def _learn(self, training: Training, choice: dict[str, Any], scoring: str, seed: int) -> Self:
+    def _refit(self, training: Training, choice: dict[str, Any], scoring: str, seed: int) -> Self:
         kept: Candidate = choice.pop("kept")
         kind = _ESTIMATORS[kept.method]
-        fixed = {**self._settings().fixed, "max_rows": self.max_rows, "random_state": seed}
-        accepted = options_of(kind)
-        more = {name: value for name, value in fixed.items() if name in accepted}
-        params = {**kept.params, **more}
+        more = {**fixed_options(self), "max_rows": self.max_rows, "random_state": seed}
+        params = kept.params | {name: more[name] for name in more if name in options_of(kind)}
         begin = perf_counter()
         model = kind(**params).fit(training.rows, training.whole)
         choice["refit_time_"] = perf_counter() - begin
-        metric = model.metric_.with_info(
-            chosen_by=f"MetricCV, scoring={scoring!r}", held_out_score=kept.mean
-        )
-        self._store(
-            training.rows,
-            metric_=metric,
-            best_estimator_=model,
-            best_params_=params,
-            scoring_=scoring,
-            counts=training.counts,
-            **choice,
-        )
+        chosen_by = f"MetricCV, scoring={scoring!r}"
+        choice["metric_"] = model.metric_.with_info(chosen_by=chosen_by, held_out_score=kept.mean)
+        choice |= {"best_estimator_": model, "best_params_": params, "scoring_": scoring}
+        self._store(training.rows, training.counts, **choice)
         if self.verbose:
             print(f"[MetricCV] {self.recommend()}")
         return self
@@ -301,7 +256,7 @@ def _choose(found: list[list[Candidate]]) -> dict[str, Any]:
     return {
         "kept": kept,
         "best_score_": kept.mean,
-        "best_index_": next(i for i, c in enumerate(merged) if c is kept),
+        "best_index_": merged.index(kept),
         "best_plain_": (best_plain.params["distance"], best_plain.mean),
         "gain_interval_": gain,
         "cv_results_": results,

@@ -1,21 +1,14 @@
 """The plain distance of whitened rows, as an estimator."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from .._arrays.namespace import in_full_precision, require_memory_beside
-from .._options import (
-    check_options,
-    distance_option,
-    max_rows_option,
-    option,
-    random_state_option,
-    with_options,
-)
+from .._arrays.namespace import require_memory_beside
+from .._options import distance_option, max_rows_option, option, random_state_option, with_options
 from ..problem import length_unit
 from ..scatter import DENSE_LIMIT, scatter_of
-from .base import LearnedMetricEstimator, generator, open_training
+from .base import LearnedMetricEstimator, Training
 
 
 @with_options
@@ -25,17 +18,10 @@ class Whitening(LearnedMetricEstimator):
     M = S⁻¹ with S = (1 − s)·W + s·(tr W/d)·I, W the scatter of rows about the mean of their class
     and s the shrinkage: what `DuRP` does with ``shrinkage`` before it learns. All
     directions are kept, those between classes among them. It asks less of the classes than any
-    other estimator, and so does best on classes that it has not seen.
+    other estimator, and so does best on classes that it has not seen. X may have up to 4,000
+    features.
 
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    metric_ : Metric
-        The metric.
-    {fitted}
+    {sections}
 
     Examples
     --------
@@ -64,27 +50,7 @@ class Whitening(LearnedMetricEstimator):
         "Seed of the choice of rows, where X has more than ``max_rows``."
     )
 
-    @in_full_precision
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the scatter of rows that belong together.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Training rows, of up to 4,000 features.
-        y : array-like of shape (n_samples,), str, Triplets or Comparisons
-            Labels, the name of their column in a data frame, or triplets or comparisons of row
-            numbers.
-
-        Returns
-        -------
-        Whitening
-            Itself.
-        """
-        check_options(self)
-        training = open_training(
-            type(self).__name__, X, y, self.max_rows, generator(self.random_state)
-        )
+    def _learn(self, training: Training, rng: np.random.Generator) -> dict[str, Any]:
         rows = training.X
         d = rows.shape[1]
         if d > DENSE_LIMIT:
@@ -100,8 +66,4 @@ class Whitening(LearnedMetricEstimator):
         scatter = scatter_of(rows, within, self.shrinkage, d)
         # of a size like that of X: S is in its squared unit
         factor = scatter.root() * float(np.sqrt(within.trace / d))
-        return self._store(
-            training.rows,
-            metric_=self._make_metric(factor, training),
-            counts=training.counts,
-        )
+        return {"metric_": self._make_metric(factor, training)}

@@ -2,12 +2,14 @@
 
 import bz2
 import gzip
+import io
 import os
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import TextIOWrapper
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import BadZipFile
@@ -25,17 +27,8 @@ FORMS = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
-_COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
-_DAMAGE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    OverflowError,
-    BadZipFile,
-    zlib.error,
-)
+_COMPRESSED: dict[str, Any] = {".gz": gzip, ".bz2": bz2}
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, zlib.error)
 
 
 class FileError(ValueError):
@@ -87,23 +80,31 @@ def form_of(path: Path) -> str:
     )
 
 
-def existing(path: str | os.PathLike[str]) -> Path:
-    """Path of a file or folder that exists."""
+def existing(path: str | os.PathLike[str], or_folder: bool = False) -> Path:
+    """Path of a file, or also a folder, that exists."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: check its name and folder")
+    if path.is_dir() and not or_folder:
+        raise ValueError(f"{path} is a folder: give a file")
     return path
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file to be read, unpacked where it is compressed."""
-    stream: BinaryIO = _COMPRESSED.get(path.suffix.lower(), open)(path, "rb")
+    stream: BinaryIO = _COMPRESSED.get(path.suffix.lower(), io).open(path, "rb")
     return stream
 
 
-def open_text(path: Path) -> TextIOWrapper:
+def packed(content: bytes, path: Path) -> bytes:
+    """Content of a file, compressed if its name says so."""
+    packer = _COMPRESSED.get(path.suffix.lower())
+    return content if packer is None else packer.compress(content)
+
+
+def open_text(path: Path) -> io.TextIOWrapper:
     """Open a text file; the byte order mark that spreadsheets write is skipped."""
-    return TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="")
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {problem}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8: save it in that encoding") from None
-    except (*_DAMAGE, OSError) as error:
+    except (*_DAMAGE, BadZipFile, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # no permission, or a failing disk: the system has the best message
         raise ValueError(
@@ -129,11 +130,6 @@ def cause(error: Exception) -> str:
     if "pickle" in str(error):
         return "it does not hold an array of plain numbers or text, and pickles are not read"
     return str(error) or type(error).__name__
-
-
-def shortened(text: str) -> str:
-    """Text for a message, of at most 40 characters."""
-    return text if len(text) <= 40 else text[:40] + "…"
 
 
 def clean_labels(values: Array) -> Array:
@@ -164,11 +160,24 @@ def labels_of_texts(texts: Sequence[str]) -> Array:
     return clean_labels(numbers if np.isfinite(numbers).all() else np.array(texts, dtype=np.str_))
 
 
-def label_position(names: Sequence[str], wanted: str | None) -> int | None:
-    """Place of the column of labels; None if none was asked for and none has a usual name."""
+def label_column_of(names: Sequence[str], wanted: str | None) -> str | None:
+    """Name of the column of labels; None if none was asked for and none has a usual name."""
     if wanted is None:
-        return next((names.index(name) for name in ("label", "y") if name in names), None)
+        return next((name for name in ("label", "y") if name in names), None)
     if wanted in names:
-        return names.index(wanted)
+        return wanted
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     raise FileError(f"there is no column {wanted!r}; there are {shown}")
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Import a module that an extra of the package installs."""
+    try:
+        with warnings.catch_warnings():
+            # raised by the wrapper of FAISS; users cannot avoid it
+            warnings.filterwarnings("ignore", "builtin type .*Swig", DeprecationWarning)
+            return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"this needs {module} ({error}): pip install 'dualmetric[{extra}]'", name=module
+        ) from error

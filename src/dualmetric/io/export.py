@@ -4,11 +4,8 @@ FAISS and torch support L, a centre and unit length; ``.npy`` L alone; ONNX also
 A metric with other steps is refused, and the error names the step.
 """
 
-import io
 import os
-import warnings
 from functools import reduce
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,8 @@ from .._arrays.system import require_memory
 from .._types import Array
 from ..lift import Lift
 from ..metric import Metric
-from .atomic import write_atomically
+from ._forms import import_extra
+from .atomic import replacing, write_atomically
 
 _OPSET = 13  # ONNX of 2020: older than any runtime in use
 _IR_VERSION = 7
@@ -40,11 +38,10 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
             "a .npy matrix cannot centre rows and scale them to length one, as this metric does "
             "(distance='cosine'): export it to ONNX, FAISS or torch, or keep metric.transform(X)"
         )
-    content = io.BytesIO()
     factors = [_written_factor(step) for step in metric.steps() if step.factor is not None]
     factor = reduce(np.matmul, factors) if factors else _written_factor(metric)
-    np.save(content, np.ascontiguousarray(factor), allow_pickle=False)
-    write_atomically(path, content.getvalue())
+    with replacing(path) as file:
+        np.save(file, np.ascontiguousarray(factor), allow_pickle=False)
 
 
 def to_faiss(metric: Metric, index: Any = None) -> Any:
@@ -64,7 +61,7 @@ def to_faiss(metric: Metric, index: Any = None) -> Any:
         Train it, add rows to it and search it in float32. FAISS returns squared distances.
     """
     _refuse_first_steps(metric, "FAISS")
-    faiss = _import("faiss", "faiss")
+    faiss = import_extra("faiss", "faiss")
     if index is None:
         index = faiss.IndexFlatL2(metric.rank)
     if index.d != metric.rank:
@@ -112,7 +109,7 @@ def to_torch(metric: Metric) -> Any:
         scales rows to length one. Euclidean distances between its outputs are the metric.
     """
     _refuse_first_steps(metric, "torch")
-    torch = _import("torch", "torch")
+    torch = import_extra("torch", "torch")
     layers: list[Any] = []
     written = [(step, _written_factor(step)) for step in metric.steps()]
     dtype = np.result_type(*(factor for _, factor in written))
@@ -147,8 +144,8 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
     path : str or path
         File to write, in one step; only if the model gives the same vectors as the metric.
     """
-    onnx = _import("onnx", "onnx")
-    onnxruntime = _import("onnxruntime", "onnx")
+    onnx = import_extra("onnx", "onnx")
+    onnxruntime = import_extra("onnxruntime", "onnx")
     landmarks = None if metric.first.lift is None else metric.first.lift.landmarks
     arrays = [metric.first.idf, landmarks]
     arrays += [array for step in metric.steps() for array in (step.factor, step.centre)]
@@ -310,15 +307,3 @@ def _refuse_first_steps(metric: Metric, target: str) -> None:
                 f"{target} cannot {work}, as this metric does ({step}): export it to ONNX, or pass "
                 "metric.transform(X) instead of X"
             )
-
-
-def _import(module: str, extra: str) -> Any:
-    try:
-        with warnings.catch_warnings():
-            # raised by the wrapper of FAISS; users cannot avoid it
-            warnings.filterwarnings("ignore", "builtin type .*Swig", DeprecationWarning)
-            return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"this needs {module} ({error}): pip install 'dualmetric[{extra}]'", name=module
-        ) from error

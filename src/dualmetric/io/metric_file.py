@@ -9,7 +9,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,86 +42,74 @@ _TOKEN = re.compile(r'[,\[{]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # never looks b
 
 def save(path: str | os.PathLike[str], metric: Any) -> None:
     """Write a metric, its ``info`` and, where that does not name one, the version of dualmetric."""
+    from safetensors.numpy import save as as_bytes
+
+    described, tensors = _parts(metric)
     header: dict[str, Any] = {
         "n_features": metric.n_features,
         "feature_names": metric.feature_names,
         "info": {"version": __version__, **metric.info},
-        **_described(metric),
+        **described,
     }
-    tensors = _tensors(metric)
     if metric.before is not None:
-        header["before"] = _described(metric.before)
-        tensors |= {f"before.{name}": part for name, part in _tensors(metric.before).items()}
-    write(path, header, tensors)
+        header["before"], inner = _parts(metric.before)
+        tensors |= {f"before.{name}": tensor for name, tensor in inner.items()}
+    # a reader that does not know a step must not skip it, so each step has its own version
+    version = 3 if "landmarks" in tensors else 2 if "idf" in tensors else 1
+    version = 4 if "before" in header or "outside" in header else version
+    text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
+    content = as_bytes(tensors, {_KEY: text})
+    length = int.from_bytes(content[:8], "little")
+    if (
+        metric.n_features > MOST_FEATURES
+        or length > _longest_header(len(content))
+        or _holds_more_tokens(text, _most_tokens(tensor.shape for tensor in tensors.values()))
+    ):
+        raise ValueError(
+            f"feature names and info of {length:,} bytes over {metric.n_features:,} features do "
+            "not fit in a metric file: save it without feature names, and with less in info"
+        )
+    write_atomically(path, content)
 
 
 def load(path: str | os.PathLike[str], make: Callable[..., _T]) -> _T:
     """Read a metric; ``make`` is its class."""
     header, tensors = read(Path(path))
     n_features, names, info = (header.get(key) for key in ("n_features", "feature_names", "info"))
-    inner = {
-        name.removeprefix("before."): tensors.pop(name)
-        for name in list(tensors)
-        if name.startswith("before.")
-    }
     try:
         before = None
         if "before" in header:
-            before = make(n_features=n_features, **_arguments(header["before"], inner))
+            inner = _arguments(header["before"], tensors, "before.")
+            before = make(n_features=n_features, **inner)
         more = {"feature_names": names, "info": info, "before": before}
         return make(n_features=n_features, **_arguments(header, tensors), **more)
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
-def _described(metric: Any) -> dict[str, Any]:
-    """What a file says about one step."""
-    outside = {"outside": metric.outside} if metric.outside else {}
-    lift = {} if metric.lift is None else {"gamma": metric.lift.gamma}
-    return {"distance": metric.kind, **outside, **lift}
+def _parts(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Description and arrays of one step."""
+    described = {"distance": step.kind, **({"outside": step.outside} if step.outside else {})}
+    arrays = {"factor": step.factor, "centre": step.centre, "idf": step.idf}
+    if step.lift is not None:
+        described["gamma"] = step.lift.gamma
+        arrays["landmarks"] = step.lift.landmarks
+    held = {name: array for name, array in arrays.items() if array is not None}
+    return described, {name: np.ascontiguousarray(array) for name, array in held.items()}
 
 
-def _tensors(metric: Any) -> dict[str, Array]:
-    """Arrays of one step."""
-    landmarks = None if metric.lift is None else metric.lift.landmarks
-    parts = {"factor": metric.factor, "centre": metric.centre, "idf": metric.idf}
-    parts["landmarks"] = landmarks
-    return {name: part for name, part in parts.items() if part is not None}
-
-
-def _arguments(described: dict[str, Any], tensors: dict[str, Array]) -> dict[str, Any]:
-    """Arguments that make one step again."""
-    landmarks = tensors.pop("landmarks", None)
+def _arguments(
+    described: dict[str, Any], tensors: dict[str, Array], prefix: str = ""
+) -> dict[str, Any]:
+    """Arguments that make one step again; its tensors have names with the prefix."""
+    arrays: dict[str, Any] = {name: tensors.get(prefix + name) for name in _TENSORS[3]}
+    landmarks = arrays.pop("landmarks")
     return {
         "distance": described.get("distance", "euclidean"),
         "outside": described.get("outside", 0.0),
         "lift": None if landmarks is None else Lift(landmarks, described["gamma"]),
-        "factor": None,
-        **tensors,
+        **arrays,
     }
-
-
-def write(path: str | os.PathLike[str], header: dict[str, Any], tensors: dict[str, Array]) -> None:
-    """Write a description and arrays, replacing the file in one step."""
-    from safetensors.numpy import save
-
-    # a reader that does not know a step must not skip it, so each step has its own version
-    version = 3 if "landmarks" in tensors else 2 if "idf" in tensors else 1
-    version = 4 if "before" in header or "outside" in header else version
-    text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
-    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    content = save(contiguous, {_KEY: text})
-    length = int.from_bytes(content[:8], "little")
-    if (
-        header["n_features"] > MOST_FEATURES
-        or length > _longest_header(len(content))
-        or _holds_more_tokens(text, _most_tokens(tensor.shape for tensor in tensors.values()))
-    ):
-        raise ValueError(
-            f"feature names and info of {length:,} bytes over {header['n_features']:,} features do "
-            "not fit in a metric file: save it without feature names, and with less in info"
-        )
-    write_atomically(path, content)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -142,15 +130,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             limit = _most_tokens(part.get_shape() for part in parts.values())
             header = _parse(path, text, limit)
-            allowed = _TENSORS[header["version"]]
-            if not allowed.issuperset(parts):
-                raise FileError(
-                    f"it holds tensors named {reprlib.repr(sorted(parts))}, and a metric of its "
-                    f"version has only {', '.join(sorted(allowed))}"
-                )
-            _check_steps(header, set(parts))
-            for name, part in parts.items():
-                _check_tensor(name, part.get_dtype(), part.get_shape())
+            _check_tensors(header, parts)
             return header, {name: file.get_tensor(name) for name in parts}
     except FileError as problem:
         raise ValueError(f"{path} is damaged: {problem}; save it again") from None
@@ -161,8 +141,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         ) from None
 
 
-def _check_steps(header: dict[str, Any], tensors: set[str]) -> None:
-    """Refuse a description of steps that does not fit the tensors."""
+def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
+    """Refuse tensors that the description does not fit, or that NumPy would not read."""
+    allowed = _TENSORS[header["version"]]
+    if not allowed.issuperset(tensors):
+        raise FileError(
+            f"it holds tensors named {reprlib.repr(sorted(tensors))}, and a metric of its "
+            f"version has only {', '.join(sorted(allowed))}"
+        )
     before = header.get("before", {})
     if not isinstance(before, dict):
         raise FileError("its first step is not described")
@@ -171,6 +157,13 @@ def _check_steps(header: dict[str, Any], tensors: set[str]) -> None:
     for described, landmarks in ((header, "landmarks"), (before, "before.landmarks")):
         if ("gamma" in described) != (landmarks in tensors):
             raise FileError("of landmarks and gamma, one is missing")
+    for name, tensor in tensors.items():  # `Metric` checks whether shapes fit
+        dtype, shape = tensor.get_dtype(), tensor.get_shape()
+        if dtype not in ("F32", "F64") or len(shape) not in (1, 2) or 0 in shape:
+            raise FileError(
+                f"expected floats (F32 or F64) in one or two dimensions as its {name}, got {dtype} "
+                f"of shape {reprlib.repr(tuple(shape))}"
+            )
 
 
 def _check_outline(path: Path) -> None:
@@ -191,15 +184,6 @@ def _check_outline(path: Path) -> None:
 def _longest_header(file_size: int) -> int:
     """Bytes that the header of a file may take, given what is left for the tensors."""
     return min(_LONGEST_HEADER, file_size - 8, (file_size + _FREE_HEADER) // 2)
-
-
-def _check_tensor(name: str, dtype: str, shape: list[int]) -> None:
-    """Refuse what NumPy would not read; `Metric` checks whether shapes fit."""
-    if dtype not in ("F32", "F64") or len(shape) not in (1, 2) or 0 in shape:
-        raise FileError(
-            f"expected floats (F32 or F64) in one or two dimensions as its {name}, got {dtype} of "
-            f"shape {reprlib.repr(tuple(shape))}"
-        )
 
 
 def _parse(path: Path, text: str, limit: int) -> dict[str, Any]:
@@ -229,10 +213,9 @@ def _parse(path: Path, text: str, limit: int) -> dict[str, Any]:
     return header
 
 
-def _most_tokens(shapes: Iterable[Iterable[int]]) -> int:
+def _most_tokens(shapes: Iterable[Sequence[int]]) -> int:
     """Tokens that a description may have beside tensors of these shapes."""
-    sides = [list(shape) for shape in shapes]
-    rows = max((max(sizes) for sizes in sides if sizes and 0 not in sizes), default=0)
+    rows = max((max(shape) for shape in shapes if shape and 0 not in shape), default=0)
     return _FREE_TOKENS + 2 * rows
 
 

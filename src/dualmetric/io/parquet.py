@@ -11,7 +11,8 @@ from urllib.parse import unquote
 import numpy as np
 
 from .._types import Array
-from ._forms import FileError, clean_labels, existing, label_position, labels_of_texts, reading
+from . import _forms
+from ._forms import FileError, clean_labels, existing, import_extra, label_column_of, reading
 
 _BUFFER = 2**20  # bytes of a file that are read at once, rather than a whole column
 _BATCH = 2**24  # bytes that are decoded at once
@@ -21,14 +22,10 @@ _LIST_SUFFIX = re.compile(r"(\.(list|bag)\.[^.]+|\.array|\.element|\.item)$")
 
 
 def import_pyarrow() -> Any:
-    """pyarrow, or an ImportError that says how to install it."""
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError:
-        raise ImportError("parquet files need  pip install 'dualmetric[parquet]'") from None
-    return pyarrow
+    """pyarrow with its modules, or an ImportError that says how to install it."""
+    for name in ("pyarrow.compute", "pyarrow.parquet"):
+        import_extra(name, "parquet")
+    return import_extra("pyarrow", "parquet")
 
 
 class _Column(NamedTuple):
@@ -47,8 +44,6 @@ class _File(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """A row group, and where its rows are."""
-
     file: _File
     number: int
     first: int  # row in its file
@@ -143,7 +138,9 @@ class ParquetRows:
             for path, text in zip(self.files, texts, strict=True):
                 if text in ("", _NO_VALUE):
                     raise ValueError(f"{path} has no label: its folder {name}= has no value")
-            return np.repeat(labels_of_texts(texts), [file.footer.num_rows for file in self._files])
+            return np.repeat(
+                _forms.labels_of_texts(texts), [file.footer.num_rows for file in self._files]
+            )
         pa = import_pyarrow()
         parts: list[Array] = []
         for file in self._files:
@@ -228,10 +225,11 @@ def open_parquet(
     >>> model = DuRP(n_components=64).fit(X, X.labels())  # doctest: +SKIP
     """
     pa = import_pyarrow()
-    path = existing(path)
+    path = existing(path, or_folder=True)
     wanted = [columns] if isinstance(columns, str) else columns
     groups: list[_Group] = []
     features: dict[str, _Column] = {}
+    expected: dict[Any, Any] = {}
     label: str | None = None
     for place in _list_files(path):
         with reading(place):
@@ -240,14 +238,18 @@ def open_parquet(
                 footer, schema = parquet.metadata, parquet.schema_arrow
             if footer.num_rows == 0:
                 continue  # a file without rows may have other columns
-            file = _File(place, footer, stamp, _folders(place, path))
-            found, found_label = _choose(pa, schema, file, wanted, label_column)
-            if not groups:
-                features, label = found, found_label
-            elif (found, found_label) != (features, label):
-                here: dict[Any, Any] = {**found, found_label: "labels"}
-                there: dict[Any, Any] = {**features, label: "labels"}
-                _refuse_difference(here, there, groups[0].file.path)
+            file = _File(place, footer, stamp, _folders(place.relative_to(path).parent))
+            found, label = _choose(pa, schema, file, wanted, label_column)
+            features = features or found
+            held: dict[Any, Any] = {**found, label: "labels"}
+            expected = expected or held
+            for name in filter(None, {**expected, **held}):
+                here, there = (kinds.get(name, "nothing") for kinds in (held, expected))
+                if here != there:
+                    raise FileError(
+                        f"column {name!r} holds {here}, but in {groups[0].file.path} it holds "
+                        f"{there}: write both in the same way, or name the columns to use"
+                    )
         first = 0
         for number in range(footer.num_row_groups):
             n_rows = footer.row_group(number).num_rows
@@ -285,10 +287,9 @@ def _list_files(path: Path) -> list[Path]:
     return files
 
 
-def _folders(file: Path, root: Path) -> dict[str, str]:
-    """Names and values of the ``name=value`` folders between ``root`` and a file."""
-    inside = file.relative_to(root).parts[:-1]
-    pairs = (part.split("=", 1) for part in inside if "=" in part)
+def _folders(inside: Path) -> dict[str, str]:
+    """Names and values of ``name=value`` folders."""
+    pairs = (part.split("=", 1) for part in inside.parts if "=" in part)
     return {unquote(name): unquote(value) for name, value in pairs}
 
 
@@ -304,8 +305,7 @@ def _choose(
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise FileError(f"it has two columns {twice!r}: give them different names")
     known = [*names, *(name for name in file.folders if name not in names)]
-    place = label_position(known, label_column)
-    label = None if place is None else known[place]
+    label = label_column_of(known, label_column)
     if wanted is None:
         rest = [name for name in names if name != label]
         vectors = [name for name in rest if _is_list(pa, schema.field(name).type)]
@@ -317,7 +317,7 @@ def _choose(
     if not wanted:
         raise FileError("it has no column of features")
     for name in wanted:
-        label_position(names, name)  # an error that lists the columns, if it is not there
+        label_column_of(names, name)  # an error that lists the columns, if it is not there
     found = {name: _column(pa, schema.field(name).type, name, file.footer) for name in wanted}
     vectors = [name for name in found if found[name].width is not None]
     if vectors and len(found) > 1:
@@ -340,8 +340,8 @@ def _column(pa: Any, kind: Any, name: str, footer: Any) -> _Column:
 
 
 def _is_list(pa: Any, kind: Any) -> bool:
-    types = pa.types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(test(kind) for test in tests)
 
 
 def _is_number(pa: Any, kind: Any) -> bool:
@@ -349,25 +349,11 @@ def _is_number(pa: Any, kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
-def _refuse_difference(here: dict[Any, Any], there: dict[Any, Any], other: Path) -> None:
-    """Name the first column that differs from that of another file."""
-    for name in filter(None, {**there, **here}):
-        if here.get(name) != there.get(name):
-            raise FileError(
-                f"column {name!r} holds {here.get(name, 'nothing')}, but in {other} it holds "
-                f"{there.get(name, 'nothing')}: write both in the same way, or name the columns "
-                "to use"
-            )
-
-
 def _length(footer: Any, name: str) -> int:
     """Length of all vectors of a column, from the counts in the footer."""
-    leaves = (footer.schema.column(place) for place in range(footer.num_columns))
-    leaf = next(
-        place
-        for place, column in enumerate(leaves)
-        if column.max_repetition_level and _LIST_SUFFIX.sub("", column.path) == name
-    )
+    leaves = map(footer.schema.column, range(footer.num_columns))
+    names = [leaf.max_repetition_level and _LIST_SUFFIX.sub("", leaf.path) for leaf in leaves]
+    leaf = names.index(name)
     length, first = 0, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)

@@ -13,24 +13,39 @@ as svmlight, since the data sets of LIBSVM have such names. Pickles are never re
 and ``.parquet`` files, and folders, are not read as a whole, but when their rows are needed.
 """
 
+import csv
+import io
 import os
+import re
+import reprlib
+from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._arrays import ops
-from .._rows.base import all_finite, rows_not_finite
+from .._rows.base import check_indices, rows_not_finite
 from .._rows.stored import is_source
 from .._types import Array, Matrix
-from . import _arrays, _forms, _writing
-from ._forms import FileError, RowFile, existing, form_of, reading
+from . import _forms
+from ._forms import FileError, RowFile, clean_labels, existing, form_of, open_bytes, reading
 from .atomic import replacing, write_atomically
 from .parquet import import_pyarrow, open_parquet
 
-STREAMED = {"npy": _writing.stream_npy, "parquet": _writing.stream_parquet}
+MAPPED_ABOVE = 2**26
+"""Size in bytes above which files are not read as a whole, but when rows are needed."""
+STREAMED = ("npy", "parquet")
 """Forms that are written block by block, so that not all rows need be in memory."""
+
+_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf)"
+_SVMLIGHT_LINE = re.compile(
+    rb"\s*((%b)(\s+qid:\d+)?(\s+\d+:(%b))*)?\s*(#.*)?" % (_NUMBER, _NUMBER), re.IGNORECASE
+)
 
 
 def read_rows(
@@ -58,18 +73,18 @@ def read_rows(
     RowFile
         Its ``y`` is None if there are no labels.
     """
-    path = existing(path)
+    path = existing(path, or_folder=True)
     if label_column is not None and not is_table(path):
         raise ValueError(
             f"{path} has no named columns, so none is named {label_column!r}: give the labels in a "
             "separate file"
         )
-    rows = _read(path, label_column, n_features, read_labels=labels is None)
+    rows = _read(path, label_column, n_features, labels is None)
     with reading(path):
         _check(rows)
     if labels is None:
         return rows
-    y = _read_labels(_existing_file(labels))
+    y = _read_labels(existing(labels))
     if len(y) != rows.X.shape[0]:
         raise ValueError(
             f"{labels} has {len(y):,} labels for the {rows.X.shape[0]:,} rows of {path}: give one "
@@ -78,28 +93,9 @@ def read_rows(
     return replace(rows, y=y, class_names=None)
 
 
-def _read(
-    path: Path, label_column: str | None, n_features: int | None, *, read_labels: bool
-) -> RowFile:
-    form = _form_to_read(path)
-    if form == "parquet":
-        X = open_parquet(path, label_column=label_column)
-        y = X.labels() if read_labels and X.label_column is not None else None
-        is_large = path.is_dir() or path.stat().st_size > _arrays.MAPPED_ABOVE
-        return RowFile(X if is_large else X[:], y, X.feature_names)
-    with reading(path):
-        if form == "npy":
-            return _arrays.read_npy(path)
-        if form == "npz":
-            return _arrays.read_npz(path)
-        if form == "svmlight":
-            return _arrays.read_svmlight(path, n_features)
-        return _arrays.read_csv(path, label_column)
-
-
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Lines of a text file, without their ends."""
-    path = _existing_file(path)
+    path = existing(path)
     with reading(path), _forms.open_text(path) as stream:
         return stream.read().splitlines()
 
@@ -126,6 +122,7 @@ def write_rows(
     class_names, train_idx, test_idx : optional
         As in `RowFile`; kept in ``.npz`` only.
     """
+    path = Path(path)
     form = check_writable_form(path)
     if form not in ("npz", "svmlight"):
         ops.require_dense(
@@ -134,18 +131,28 @@ def write_rows(
     if form in STREAMED:
         write_row_blocks(path, [X], X.shape[0], y)
         return
-    more = {"class_names": class_names, "train_idx": train_idx, "test_idx": test_idx}
-    arrays = {name: np.asarray(value) for name, value in more.items() if value is not None}
-    write_atomically(path, _writing.encode(Path(path), form, X, y, arrays))
+    content = io.BytesIO()
+    if form == "npz":
+        more = {"y": y, "class_names": class_names, "train_idx": train_idx, "test_idx": test_idx}
+        arrays = {name: np.asarray(value) for name, value in more.items() if value is not None}
+        np.savez_compressed(content, **ops.named_parts(X), **arrays)  # type: ignore[arg-type]
+    elif form == "csv":
+        content.write(_csv(X, y))
+    else:
+        _write_svmlight(content, X, y, path)
+    write_atomically(path, _forms.packed(content.getvalue(), path))
 
 
 def write_row_blocks(
     path: str | os.PathLike[str], blocks: Iterable[Array], n_rows: int, y: Array | None = None
 ) -> None:
     """Write ``n_rows`` rows block by block, in a form of `STREAMED`; ``.npy`` holds no labels."""
-    write = STREAMED[check_writable_form(path)]
+    form = check_writable_form(path)
     with replacing(path) as file:
-        write(file, blocks, n_rows, y)
+        if form == "npy":
+            _stream_npy(file, blocks, n_rows)
+        else:
+            _stream_parquet(file, blocks, y)
 
 
 def check_writable_form(path: str | os.PathLike[str]) -> str:
@@ -165,20 +172,154 @@ def _form_to_read(path: Path) -> str:
     return "parquet" if path.is_dir() else form_of(path)
 
 
-def _existing_file(path: str | os.PathLike[str]) -> Path:
-    path = existing(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give a file")
-    return path
+# --- reading --------------------------------------------------------------------------------
+
+
+def _read(path: Path, label_column: str | None, n_features: int | None, labels: bool) -> RowFile:
+    form = _form_to_read(path)
+    is_large = path.is_dir() or path.stat().st_size > MAPPED_ABOVE
+    if form == "parquet":
+        X = open_parquet(path, label_column=label_column)
+        y = X.labels() if labels and X.label_column is not None else None
+        return RowFile(X if is_large else X[:], y, X.feature_names)
+    with reading(path):
+        if form == "npy" and is_large:
+            return RowFile(np.load(path, mmap_mode="r", allow_pickle=False))
+        if form == "csv":
+            return _read_csv(path, label_column)
+        if form == "svmlight":
+            return _read_svmlight(path, n_features)
+        with open_bytes(path) as stream:  # np.load itself leaves a damaged file open
+            file = np.load(stream, allow_pickle=False)
+            return _read_npz(file, path) if form == "npz" else RowFile(file)
 
 
 def _read_labels(path: Path) -> Array:
     """Labels in a separate file."""
-    with reading(path):
-        if path.suffix in (".npy", ".npz"):
-            return _arrays.read_labels(path)
-        with _forms.open_text(path) as stream:
-            return _forms.labels_of_texts([line.strip() for line in stream.read().splitlines()])
+    if path.suffix not in (".npy", ".npz"):
+        texts = [line.strip() for line in read_lines(path)]
+        with reading(path):
+            return _forms.labels_of_texts(texts)
+    with reading(path), open_bytes(path) as stream:
+        found = np.load(stream, allow_pickle=False)
+        if path.suffix == ".npz":
+            if "y" not in found:
+                raise FileError("it has no array 'y' of labels")
+            found = _array(found, "y")
+        return clean_labels(found)
+
+
+def _read_npz(file: Any, path: Path) -> RowFile:
+    """Rows, dense or sparse, with labels, names and a split if the file has them."""
+    more: dict[str, Any] = {
+        key: tuple(map(str, _array(file, key).ravel().tolist()))
+        for key in ("feature_names", "class_names")
+        if key in file and (key == "feature_names" or "y" in file)
+    }
+    if "train_idx" in file and "test_idx" in file:
+        more |= {key: _array(file, key) for key in ("train_idx", "test_idx")}
+    y = clean_labels(_array(file, "y")) if "y" in file else None
+    return RowFile(_array(file, "X") if "X" in file else _sparse(file, path), y, **more)
+
+
+def _sparse(file: Any, path: Path) -> Any:
+    """A sparse matrix of SciPy, or one in CSR form that does not name its form."""
+    if "format" in file:
+        X = sp.load_npz(path)
+    elif "indptr" in file:
+        parts = tuple(_array(file, name) for name in ("data", "indices", "indptr"))
+        X = sp.csr_matrix(parts, shape=tuple(_array(file, "shape").tolist()))
+    else:
+        raise FileError(
+            "it holds neither an array 'X' nor the parts of a sparse matrix, but "
+            + (", ".join(file.files) or "nothing")
+        )
+    check_indices(X, "its X")
+    return ops.canonical(sp.csr_matrix(X))
+
+
+def _array(file: Any, name: str) -> Array:
+    found = file[name]
+    if not isinstance(found, np.ndarray):  # NumPy returns other entries as bytes
+        raise FileError(f"{name!r} in it is not an array: write it again")
+    return found
+
+
+def _read_svmlight(path: Path, n_features: int | None) -> RowFile:
+    """Sparse rows and labels; indices count from 0 where any is 0, else from 1."""
+    from sklearn.datasets import load_svmlight_file
+
+    with open_bytes(path) as stream:
+        try:
+            X, y = load_svmlight_file(stream, dtype=np.float64)
+        except ValueError:
+            stream.seek(0)
+            for number, line in enumerate(stream, start=1):
+                if not _SVMLIGHT_LINE.fullmatch(line):
+                    shown = reprlib.repr(line.decode("utf-8", "replace").strip())
+                    raise FileError(
+                        f"line {number} is not a label and index:value pairs of numbers: {shown}"
+                    ) from None
+            raise
+    if n_features is not None and X.shape[1] < n_features:
+        X.resize(X.shape[0], n_features)
+    return RowFile(ops.canonical(X), clean_labels(y))
+
+
+def _read_csv(path: Path, label_column: str | None) -> RowFile:
+    """Rows, and labels if there are any, of a text file with a header and commas."""
+    labels: list[str] = []
+    numbers = array("d")
+    with _forms.open_text(path) as stream:
+        lines = csv.reader(stream, strict=True)
+        try:
+            header = [name.strip() for name in next(lines, [])]
+            _check_header(header)
+            name = _forms.label_column_of(header, label_column)
+            label = None if name is None else header.index(name)
+            names = [name for place, name in enumerate(header) if place != label]
+            for row, line in enumerate(filter(None, lines)):  # blank lines are not rows
+                if len(line) != len(header):
+                    raise FileError(
+                        f"row {row} (counted from 0) has {len(line)} columns, but the header has "
+                        f"{len(header)}"
+                    )
+                labels.append("" if label is None else line.pop(label).strip())
+                try:
+                    numbers.extend(map(float, line))
+                except ValueError:
+                    place = next(place for place, cell in enumerate(line) if not _is_number(cell))
+                    raise FileError(
+                        f"column {names[place]!r} has {reprlib.repr(line[place])} instead of "
+                        f"a number in row {row} (counted from 0): fill it, leave the column out, "
+                        "or name it as the column of labels"
+                    ) from None
+        except csv.Error as error:
+            raise FileError(f"line {lines.line_num} is not csv ({error})") from None
+    if not labels:
+        raise FileError("it has a header and no rows")
+    y = None if label is None else _forms.labels_of_texts(labels)
+    return RowFile(np.array(numbers).reshape(len(labels), len(names)), y, tuple(names))
+
+
+def _check_header(header: Sequence[str]) -> None:
+    if not header:
+        raise FileError("it is empty")
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+        raise FileError("its columns are not separated by commas: save it with commas")
+    counted = header == [str(place) for place in range(len(header))]  # as pandas names columns
+    if all(map(_is_number, header)) and not counted:
+        raise FileError(
+            "its first line holds numbers: add a first line with the names of the columns"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check(rows: RowFile) -> None:
@@ -190,9 +331,9 @@ def _check(rows: RowFile) -> None:
         raise FileError(f"it holds {X.dtype}, not numbers")
     n, d = X.shape
     # rows that are not in memory are checked block by block when they are used
-    if not is_source(X) and not all_finite(X):
+    if not is_source(X) and len(bad := rows_not_finite(X)):
         raise FileError(
-            f"row {rows_not_finite(X)[0]} (counted from 0) has NaN or infinity: fill the missing "
+            f"row {bad[0]} (counted from 0) has NaN or infinity: fill the missing "
             "numbers, or drop the row"
         )
     if y is not None and len(y) != n:
@@ -220,3 +361,57 @@ def _are_places(numbers: Array | None, n: int) -> bool:
     if numbers is None or numbers.dtype.kind not in "iu":
         return False
     return bool(numbers.min() >= 0 and numbers.max() < n)
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def _stream_npy(file: BinaryIO, blocks: Iterable[Array], n_rows: int) -> None:
+    for number, block in enumerate(map(np.ascontiguousarray, blocks)):
+        if number == 0:
+            header = np.lib.format.header_data_from_array_1_0(block)
+            header["shape"] = (n_rows, *block.shape[1:])
+            np.lib.format.write_array_header_1_0(file, header)
+        file.write(block.data)
+
+
+def _stream_parquet(file: BinaryIO, blocks: Iterable[Array], y: Array | None) -> None:
+    """Write one row group per block."""
+    pa = import_pyarrow()
+    with ExitStack() as closing:
+        start, writer = 0, None
+        for block in blocks:
+            numbers = pa.array(np.ascontiguousarray(block).ravel())
+            columns = {"vector": pa.FixedSizeListArray.from_arrays(numbers, block.shape[1])}
+            if y is not None:
+                columns["label"] = pa.array(y[start : start + len(block)])
+            table = pa.table(columns)
+            if writer is None:
+                writer = closing.enter_context(pa.parquet.ParquetWriter(file, table.schema))
+            writer.write_table(table)
+            start += len(block)
+
+
+def _csv(X: Array, y: Array | None) -> bytes:
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator="\n")
+    names = [f"x{place}" for place in range(X.shape[1])]
+    writer.writerow(names if y is None else [*names, "label"])
+    # as many digits as are needed to read the same numbers back
+    style = ".9g" if X.dtype.itemsize <= 4 else ""
+    for number, row in enumerate(X):
+        cells = [format(value, style) for value in row.tolist()]
+        writer.writerow(cells if y is None else [*cells, y[number]])
+    return content.getvalue().encode()
+
+
+def _write_svmlight(file: BinaryIO, X: Matrix, y: Array | None, path: Path) -> None:
+    from sklearn.datasets import dump_svmlight_file
+
+    if y is not None and y.dtype.kind not in "iub":
+        raise ValueError(
+            f"{path}: labels are numbers in svmlight files, but these are text: write .npz, .csv "
+            "or .parquet"
+        )
+    labels = np.zeros(X.shape[0], dtype=np.int64) if y is None else y
+    dump_svmlight_file(X, labels, file, zero_based=False)

@@ -86,8 +86,8 @@ def build_report(
         if numbers.shape != (material.n_rows,):
             raise ValueError(f"{numbers.size} row numbers were given for {material.n_rows} rows")
         data["rows"] = numbers[data["rows"]].tolist()
+    shares, directions = _sections.leading_directions(metric)
     if shape is not None:
-        _, directions = _sections.leading_directions(metric)
         heat = None if directions is None else heat_pictures(directions.T, shape)
         data["directions"] = None if heat is None else _pictures.sheet(heat)
     script = "\n".join(_asset(name) for name in _SCRIPTS)
@@ -100,7 +100,7 @@ def build_report(
         style=_asset("style.css"),
         script=script,
         data=_embedded(data),
-        spectrum=_sections.spectrum(material, name_of, with_names=shape is None),
+        spectrum=_sections.spectrum(shares, directions, name_of if shape is None else None),
         choosing=_sections.choosing_a_neighbour(material),
         how=_sections.how_it_was_made(material),
         before=DISTANCES[material.before],

@@ -1,19 +1,23 @@
 """Data of the explorer and the maps: a sample of queries, their nearest rows, and why."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from .. import spaces
 from .._arrays import ops
 from .._arrays.system import single_blas_thread
-from .._types import Array
+from .._explain import split
+from .._types import Array, Matrix
 from ..metric import Metric
-from . import _explanations, _map, _pictures
+from . import _pictures
 from ._material import Material, clean
 
 N_QUERIES = 300
 N_ON_MAP = 3000
+MAP_SIZE = 1000  # places on a map are whole numbers from 0 to this
 _BYTES_OF_ROWS = 1_500_000  # of texts, or of pixels, so that a page stays under 5 MB
 _SNIPPET = 240  # characters
 _PARTS = {"before": 4, "after": 6}  # features that an explanation names
@@ -27,11 +31,7 @@ def explorer_data(
     texts: Sequence[str] | None,
     image_shape: tuple[int, int, int] | None,
 ) -> dict[str, Any]:
-    """Build the data for the script of the page; ``explorer.js`` describes each entry.
-
-    Rows are named by their place in ``rows``: first those that the explorer shows, with texts or
-    pictures, then those that are only on the map.
-    """
+    """Build the data for the script of the page; ``explorer.js`` describes each entry."""
     snippets = None if texts is None else _snippets(texts, material.n_rows)
     sizes = None if snippets is None else np.array([len(text.encode()) for text in snippets])
     if image_shape is not None:
@@ -40,11 +40,12 @@ def explorer_data(
     queries = _choose_queries(material, sizes)
     shown = _found_by(queries, material)
     on_map = _sample_for_map(queries, material.n_rows)
+    # rows are named by their place here: those with texts or pictures come first
     rows = np.concatenate([shown, np.setdiff1d(on_map, shown)])
     place = np.full(material.n_rows, -1)
     place[rows] = np.arange(len(rows))
     plain = material.rows if material.before == "euclidean" else ops.unit_rows(material.rows)
-    before, after = _map.places(plain, material.after_rows)
+    before, after = map_places(plain, material.after_rows)
     scores = dict(zip(("before", "after"), material.both, strict=True))
     data: dict[str, Any] = {
         "classes": material.class_names,
@@ -66,11 +67,7 @@ def explorer_data(
         ],
     }
     with single_blas_thread():  # threads would slow down hundreds of small products
-        if image_shape is None:
-            data |= _named_parts(material, queries, place, name_of)
-        else:
-            data |= _heat(material, queries, place, image_shape)
-    return data
+        return data | _explained(material, queries, place, name_of, image_shape)
 
 
 def _choose_queries(material: Material, sizes: Array | None) -> Array:
@@ -119,51 +116,20 @@ def _snippets(texts: Sequence[str], n_rows: int) -> list[str]:
     return result
 
 
-def _named_parts(
-    material: Material, queries: Array, place: Array, name_of: Callable[[int], str]
+def _explained(
+    material: Material,
+    queries: Array,
+    place: Array,
+    name_of: Callable[[int], str],
+    image_shape: tuple[int, int, int] | None,
 ) -> dict[str, Any]:
-    """For each query and row found: both distances, and the largest contributions."""
-    names: dict[int, int] = {}
-
-    def listed(when: str, distances: Array, features: Array, parts: Array) -> Iterator[list[float]]:
-        for distance, values in zip(distances, parts, strict=True):
-            places = _explanations.largest(values, _PARTS[when])
-            row = [_short(distance - values[places].sum())]
-            for feature, value in zip(features[places], values[places], strict=True):
-                row += [names.setdefault(int(feature), len(names)), _short(value)]
-            yield row
-
-    why = _why(material, queries, place, listed)
-    centre = material.metric.n_features
-    features = ["(centre)" if f == centre else clean(name_of(f)) for f in names]
-    return {"features": features, "why": why}
-
-
-def _heat(
-    material: Material, queries: Array, place: Array, image_shape: tuple[int, int, int]
-) -> dict[str, Any]:
-    """The same for pictures: the contributions of the pixels are shown as a picture."""
-    pictures: list[Array] = []
-
-    def numbers(when: str, distances: Array, features: Array, parts: Array) -> list[list[int]]:
-        full = np.zeros((len(parts), material.metric.n_features))
-        full[:, features[:-1]] = parts[:, :-1]
-        first = len(pictures)
-        pictures.extend(heat_pictures(full, image_shape))
-        return [[number] for number in range(first, len(pictures))]
-
-    why = _why(material, queries, place, numbers)
-    return {"heat": _pictures.sheet(np.array(pictures)), "why": why}
-
-
-def _why(
-    material: Material, queries: Array, place: Array, describe: Callable[..., Iterable[list[Any]]]
-) -> list[dict[int, dict[str, list[Any]]]]:
-    """For each query and row found: each distance, and how ``describe`` shows its parts."""
+    """For each query and row found: both distances, and the parts of features, or their picture."""
     learned = material.metric
     metrics = {"before": Metric(None, learned.n_features, distance=material.before)}
     if learned.first.lift is None:
         metrics["after"] = learned
+    names: dict[int, int] = {}
+    pictures: list[Array] = []
     why = []
     for query in queries:
         others = np.union1d(*(scores.neighbors[query] for scores in material.both))
@@ -173,12 +139,59 @@ def _why(
             for row, distance in zip(entry.values(), np.linalg.norm(apart, axis=1), strict=True):
                 row["after"] = [_short(distance)]
         for when, metric in metrics.items():
-            split = _explanations.contributions(metric, material.rows, query, others)
-            described = describe(when, *split)
-            for row, distance, parts in zip(entry.values(), split[0], described, strict=True):
-                row[when] = [_short(distance), *parts]
+            distances, features, parts = contributions(metric, material.rows, query, others)
+            first = len(pictures)
+            if image_shape is not None:
+                pixels = np.zeros((len(parts), learned.n_features))
+                pixels[:, features[:-1]] = parts[:, :-1]
+                pictures.extend(heat_pictures(pixels, image_shape))
+            for number, row in enumerate(entry.values()):
+                row[when] = [_short(distances[number])]
+                if image_shape is not None:
+                    row[when].append(first + number)
+                    continue
+                values = parts[number]
+                largest = _largest(values, _PARTS[when])
+                row[when].append(_short(distances[number] - values[largest].sum()))
+                for feature, value in zip(features[largest], values[largest], strict=True):
+                    row[when] += [names.setdefault(int(feature), len(names)), _short(value)]
         why.append(entry)
-    return why
+    if image_shape is not None:
+        return {"heat": _pictures.sheet(np.array(pictures)), "why": why}
+    centre = learned.n_features
+    shown = ["(centre)" if feature == centre else clean(name_of(feature)) for feature in names]
+    return {"features": shown, "why": why}
+
+
+def contributions(metric: Metric, rows: Matrix, query: int, others: Array) -> tuple[Array, ...]:
+    """Distances from one row to others, the numbers of features, and their parts in each distance.
+
+    The number after the last feature stands for the centre of the metric. Features that are zero
+    in all of these rows may be left out.
+    """
+    chosen = ops.take_rows(rows, np.append(query, others))
+    n_features = metric.n_features
+    features = np.arange(n_features)
+    is_linear = not metric.outside and metric.before is None
+    if is_linear and (metric.factor is not None or metric.centre is None):
+        chosen = sp.csr_matrix(chosen)
+        features = np.unique(np.append(chosen.indices, 0))  # a metric needs at least one
+        chosen = chosen[:, features]
+        factor = None if metric.factor is None else metric.factor[features]
+        metric = Metric(factor, len(features), centre=metric.centre, distance=metric.kind)
+    x = ops.to_dense(chosen).astype(np.float64)
+    found = [split(metric, x[0], other) for other in x[1:]]
+    distances, parts = (np.array(values) for values in zip(*found, strict=True))
+    return distances, np.append(features, n_features), parts
+
+
+def _largest(parts: Array, top: int) -> Array:
+    """Places of the largest parts by absolute value, the largest first; zeros are left out."""
+    size = np.abs(parts)
+    top = min(top, len(size))
+    places = np.sort(np.argpartition(-size, top - 1)[:top])
+    places = places[size[places] > 0]
+    return places[np.argsort(-size[places], kind="stable")]
 
 
 def heat_pictures(values: Array, image_shape: tuple[int, int, int]) -> Array:
@@ -201,3 +214,33 @@ def _sheet_of_rows(rows: Any, image_shape: tuple[int, int, int]) -> dict[str, An
 def _short(value: float) -> float:
     """Round to three digits, which are enough to show."""
     return float(f"{value:.3g}")
+
+
+def map_places(before: Matrix, after: Matrix) -> tuple[Array, Array]:
+    """Put the rows on two maps: their first two principal components, as whole numbers."""
+    first, second = _plane(before), _plane(after)
+    # rotated, and mirrored if necessary, to keep rows close to their places on the first map
+    left, _, right = np.linalg.svd(second.T @ first)
+    return _on_grid(first), _on_grid(second @ (left @ right))
+
+
+def _plane(rows: Matrix) -> Array:
+    """Coordinates along the two directions in which the rows vary most (n × 2)."""
+    result = np.zeros((rows.shape[0], 2))
+    if ops.all_rows_equal(rows):
+        return result
+    components = spaces.principal_components(rows, 2, seed=0)
+    result[:, : components.shape[1]] = spaces.mapped(rows, components)
+    return result
+
+
+def _on_grid(plane: Array) -> Array:
+    """Scale both axes by the same factor, so that the rows fill the map along the longer one."""
+    low, high = np.quantile(plane, [0.01, 0.99], axis=0)
+    reach = (high - low).max() / 2 or 1.0
+    places = (plane - (low + high) / 2) / reach
+    # the outermost 2 % are moved inwards: a few distant rows would leave others little space
+    beyond = np.maximum(np.abs(places) - 1.0, 0.0)
+    places = np.sign(places) * (np.minimum(np.abs(places), 1.0) + beyond / (1.0 + 3.0 * beyond))
+    places /= np.abs(places).max() or 1.0
+    return np.rint((places + 1.0) * MAP_SIZE / 2).astype(np.int64)

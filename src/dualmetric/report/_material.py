@@ -11,8 +11,8 @@ from .._validation import check_labels
 from ..metric import Metric
 from ..side_by_side import Scores, compare, plain_rows
 
+# how the page names the distances
 DISTANCES = {"euclidean": "Euclidean", "cosine": "cosine", "learned": "learned"}
-"""How the page names the distances."""
 
 
 @dataclass(frozen=True, eq=False)

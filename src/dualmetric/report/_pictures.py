@@ -31,16 +31,14 @@ def check_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
 
 
 def shrunk(pictures: Array, largest: int) -> Array:
-    """Pictures (n × height × width × colours) with sides of at most ``largest``.
-
-    Each new pixel is the mean of a square of old ones; what fills no square is cut off.
-    """
+    """Pictures (n × height × width × colours) with sides of at most ``largest``."""
     n, height, width, colours = pictures.shape
     side = -(-max(height, width) // largest)
     if side == 1:
         return pictures
     down, across = max(1, height // side), max(1, width // side)
     rows, columns = min(side, height), min(side, width)
+    # each new pixel is the mean of a square of old ones; what fills no square is cut off
     cut = pictures[:, : down * rows, : across * columns]
     return cut.reshape(n, down, rows, across, columns, colours).mean(axis=(2, 4))
 
@@ -64,10 +62,10 @@ def _png(lines: Array, colours: int) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if colours == 1 else 2, 0, 0, 0)
     unfiltered = np.pad(lines, ((0, 0), (1, 0)))  # each line starts with 0
     chunks = {b"IHDR": header, b"IDAT": zlib.compress(unfiltered.tobytes(), 9), b"IEND": b""}
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(content))
-        + name
-        + content
-        + struct.pack(">I", zlib.crc32(name + content))
-        for name, content in chunks.items()
-    )
+    png = b"\x89PNG\r\n\x1a\n"
+    for name, content in chunks.items():
+        length, checksum = (
+            struct.pack(">I", n) for n in (len(content), zlib.crc32(name + content))
+        )
+        png += length + name + content + checksum
+    return png

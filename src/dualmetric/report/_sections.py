@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,38 +13,19 @@ from ..side_by_side import RECALLS, Scores
 from . import _charts
 from ._material import DISTANCES, Material, clean
 
-N_DIRECTIONS = 6
-"""Leading directions whose features are named."""
-
-N_BARS = 100
-"""Directions whose share is drawn."""
-
-
-class Measure(NamedTuple):
-    """One of the scores: its names, and its value for each query."""
-
-    name: str
-    meaning: str
-    values: Callable[[Scores], Array]
+N_DIRECTIONS = 6  # leading directions whose features are named
+N_BARS = 100  # directions whose share is drawn
+MEASURES = {
+    "Mean average precision": "How early rows of the same class appear when all rows are ranked",
+    "5-NN accuracy": "How often the five nearest rows vote for the right class",
+    "Recall@10": "How often a row of the same class is among the ten nearest",
+}
 
 
-MEASURES = (
-    Measure(
-        "Mean average precision",
-        "How early rows of the same class appear when all rows are ranked",
-        lambda scores: scores.average_precision,
-    ),
-    Measure(
-        "5-NN accuracy",
-        "How often the five nearest rows vote for the right class",
-        lambda scores: scores.knn_correct.astype(np.float64),
-    ),
-    Measure(
-        "Recall@10",
-        "How often a row of the same class is among the ten nearest",
-        lambda scores: np.where(np.isnan(scores.average_precision), np.nan, scores.recalled),
-    ),
-)
+def per_query(scores: Scores) -> list[Array]:
+    """Values of each of `MEASURES` for the queries; NaN where a query has nothing to find."""
+    recalled = np.where(np.isnan(scores.average_precision), np.nan, scores.recalled)
+    return [scores.average_precision, scores.knn_correct.astype(np.float64), recalled]
 
 
 def _percent(values: Array) -> str:
@@ -59,23 +40,22 @@ def _points(difference: float) -> str:
 
 def result(material: Material) -> dict[str, str]:
     """The verdict, a card for each measure, and the lines of the table of all distances."""
-    before, after = material.both
     cards = []
     worse = []
-    for measure in MEASURES:
-        a, b = measure.values(after), measure.values(before)
+    values = zip(*map(per_query, material.both), strict=True)
+    for (name, meaning), (b, a) in zip(MEASURES.items(), values, strict=True):
         low, high = paired_interval(a, b)
         state, words = _judged(low, high)
         if state == "worse":
-            worse.append(measure.name)
+            worse.append(name)
         cards.append(
-            f'<article class="card score {state}"><h3>{measure.name}</h3>'
+            f'<article class="card score {state}"><h3>{name}</h3>'
             f'<p class="change"><span class="was">{_percent(b)}</span>'
             f'<span class="arrow" aria-label="becomes">→</span><strong>{_percent(a)}</strong></p>'
             f'<p class="verdict"><span class="sign" aria-hidden="true"></span>'
             f"{_points(float(np.nanmean(a) - np.nanmean(b)))} points</p><p>{words}</p>"
             f'<p class="note">95 % interval of the difference: {_points(low)} to {_points(high)}.'
-            f'</p><p class="note">{measure.meaning}</p></article>'
+            f'</p><p class="note">{meaning}</p></article>'
         )
     return {
         "headline": _headline(material, worse),
@@ -128,8 +108,7 @@ def _other_plain(material: Material) -> str:
 
 def _score_line(material: Material, name: str) -> str:
     cells = ""
-    for measure in MEASURES:
-        values = measure.values(material.scores[name])
+    for values in per_query(material.scores[name]):
         low, high = bootstrap_interval(values)
         interval = f"<small>{100 * low:.1f} to {100 * high:.1f}</small>"
         cells += f'<td class="number">{_percent(values)}{interval}</td>'
@@ -156,9 +135,8 @@ def curves(material: Material) -> dict[str, str]:
     return {"legend": legend, "curves": _charts.precision_recall(RECALLS, listed)}
 
 
-def spectrum(material: Material, name_of: Callable[[int], str], *, with_names: bool) -> str:
-    """Shares of the directions in the metric, and the features of the first of them."""
-    shares, directions = leading_directions(material.metric)
+def spectrum(shares: Array, directions: Array | None, name_of: Callable[[int], str] | None) -> str:
+    """`leading_directions` as a chart, with the features of the first if there are names."""
     if not len(shares):
         return (
             "<p>This metric is the identity: every feature has the same weight, and no direction "
@@ -176,7 +154,7 @@ def spectrum(material: Material, name_of: Callable[[int], str], *, with_names: b
         f'<p class="note">Each bar is an eigenvalue of the metric{where}, as a share of their '
         f"sum. Together they count like {effective:.1f} equal directions.{cut}</p>"
     )
-    if with_names and directions is not None:
+    if name_of is not None and directions is not None:
         lines = "".join(f"<li>{_ends(column, name_of)}</li>" for column in directions.T)
         text += (
             "<details><summary>Features of the strongest directions</summary>"
@@ -189,9 +167,7 @@ def spectrum(material: Material, name_of: Callable[[int], str], *, with_names: b
 def leading_directions(metric: Metric) -> tuple[Array, Array | None]:
     """Eigenvalues of M as shares of their sum, and L rotated to its leading directions.
 
-    The identity has none. With a lift, the eigenvalues are those in the space of the kernel, of
-    LᵀKL, and there are no directions over features. With ``outside``, all directions outside L have
-    the eigenvalue ω².
+    The identity has none. With a lift, the eigenvalues are those of LᵀKL, without directions.
     """
     lift = metric.first.lift
     linear = metric if metric.before is None else metric.linear_part()
@@ -222,8 +198,11 @@ def _ends(column: Array, name_of: Callable[[int], str], top: int = 5) -> str:
 
 def class_table(material: Material) -> dict[str, str]:
     """Mean average precision of each class; those that changed most come first."""
-    counts = np.bincount(material.codes, minlength=len(material.class_names))
-    before, after = (_class_means(material, scores) for scores in material.both)
+    counts = np.bincount(material.codes)
+    # classes of a single row have no score: NaN
+    before, after = (
+        np.bincount(material.codes, scores.average_precision) / counts for scores in material.both
+    )
     change = after - before
     most, least = max(np.nanmax(change), 0.0), min(np.nanmin(change), 0.0)
     reach = (most - least) or 1.0
@@ -246,16 +225,6 @@ def class_table(material: Material) -> dict[str, str]:
         "zero": f"{-least / reach:.3f}",
         "class_lines": "".join(lines),
     }
-
-
-def _class_means(material: Material, scores: Scores) -> Array:
-    """Mean average precision of each class; NaN for classes of a single row."""
-    values = scores.average_precision
-    known = ~np.isnan(values)
-    n_classes = len(material.class_names)
-    total = np.bincount(material.codes[known], values[known], minlength=n_classes)
-    count = np.bincount(material.codes[known], minlength=n_classes)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _extremes(names: list[str], change: Array) -> str:
