@@ -45,7 +45,7 @@ doctor = importlib.import_module("dualmetric.cli.doctor")  # the package has a f
 DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
 NAMES = ("green", "blue", "noise a", "noise b", "noise c", "[bold]odd")
 CLASSES = ("red", "green", "blue")
-METRICS = ("map", "knn", "recall")
+METRICS = ("map", "knn", "hit_rate")
 COMMANDS = ["fit", "evaluate", "neighbors", "explain", "transform", "export", "info", "doctor"]
 
 
@@ -159,7 +159,7 @@ class TestFit:
             np.fill_diagonal(D, np.inf)
             near = y[200:][np.argsort(D, axis=1)[:, :10]]
             expected = (near == y[200:, None]).any(axis=1).mean()
-            assert scores[name]["recall"] == pytest.approx(expected)
+            assert scores[name]["hit_rate"] == pytest.approx(expected)
         written = json.loads((shared / "m.json").read_text())
         assert written["scores"] == scores
         assert written["better"] is True
@@ -174,7 +174,7 @@ class TestFit:
             "learned",
             "mAP %",
             "5-NN %",
-            "recall@10 %",
+            "hit rate@10 %",
         ):
             assert line in done.stdout
         assert "The learned distance ranks better than plain" in done.stdout
@@ -296,17 +296,49 @@ class TestFit:
         expected = DuRP(prior="identity", distance="cosine", random_state=0).fit(X, y).metric_
         np.testing.assert_array_equal(Metric.load("metric.safetensors").factor, expected.factor)
         (folder / "metric.safetensors").unlink()
-        assert "prior must be None, 'identity'" in refused("fit", data, "--prior", "flat")
-        line = refused("fit", data, "--prior", "identity", "--method", "auto")
-        assert line == "--prior does not apply to --method auto: leave it out"
+        for method in ("durp", "auto"):
+            line = refused("fit", data, "--prior", "flat", "--method", method)
+            assert line == "--prior must be one of None, 'identity', 'whitening'; got 'flat'"
+        line = refused("fit", data, "--prior", "oddly", "--method", "srp")
+        assert line == "--prior does not apply to --method srp: leave it out"
+        line = refused("fit", data, "--prior", "whitening")
+        assert line.startswith("--prior whitening needs a --shrinkage below 1")
+        line = refused("fit", data, "--prior", "identity", "--shrinkage", 0.3)
+        assert line.startswith("--shrinkage 0.3 goes with --prior none or --prior whitening: ")
+        assert line.endswith(" or --shrinkage 1.0")
         assert not left(folder)
+
+    def test_auto_takes_the_prior(self, data):
+        found = as_json("fit", data, "--method", "auto", "--prior", "identity")
+        X, y = load(data)["X"][:200], load(data)["y"][:200]
+        expected = MetricCV(priors=["identity"], random_state=0).fit(X, y)
+        assert found["recommendation"] == expected.recommend()
+        assert found["choice"]["score"] == expected.best_score_
+        assert found["choice"]["new_documents"] is None
+
+    def test_cv(self, data):
+        few = ("--method", "auto", "--prior", "identity")
+        line = refused("fit", data, *few, "--cv", "classes")
+        assert line.startswith("--cv classes learns from one half of the classes")
+        assert line.endswith("; y has 3: leave --cv out")
+        X, y = make_classes(120, 6, 6, spread=[0.5, 0.5, 3, 3, 3, 3])
+        np.savez("six.npz", X=X, y=y, train_idx=np.arange(90), test_idx=np.arange(90, 120))
+        for given, cv in (("classes", "classes"), ("3", 3)):
+            found = as_json("fit", "six.npz", *few, "--cv", given)
+            expected = MetricCV(priors=["identity"], cv=cv, random_state=0).fit(X[:90], y[:90])
+            assert found["choice"]["score"] == expected.best_score_
+        said = "--cv with labels must be classes, or a number of parts of at least 2; got "
+        for wrong in ("queries", "1", "x"):
+            assert refused("fit", data, *few, "--cv", wrong) == f"{said}{wrong!r}"
+        line = refused("fit", data, "--cv", 3)
+        assert line == "--cv does not apply to --method durp: leave it out"
 
     def test_scoring(self, data):
         few = ("--method", "auto", "--rank", 2, "--shrinkage", 0.3, "--lift", "none")
         found = as_json("fit", data, *few, "--scoring", "knn")
         assert "right neighbours" in found["recommendation"]
         line = refused("fit", data, *few, "--scoring", "agreement")
-        assert "scoring='agreement' does not apply to labels" in line
+        assert line == "--scoring agreement does not apply to labels: use 'map' or 'knn'"
 
     def test_auto_takes_the_lift_and_the_power(self, data):
         options = ("--shrinkage", 0.3, "--rank", 2, "--power", 0.4)
@@ -640,7 +672,7 @@ class TestTriplets:
         [
             ("0,1,2\n0,1\n", "line 2 must be 3 row numbers with commas; got '0,1'"),
             ("0,1,2\n0,1,red\n", "line 2 must be 3 row numbers"),
-            ("0,1,9999\n", "names a row that X does not have"),
+            ("0,1,2\n\n0,1,9999\n", "line 3 ([0, 1, 9999]) names a row that DATA does not have"),
             ("0,0,1\n", "anchor and positive are the same row"),
             ("", "triplets is empty"),
         ],
@@ -956,12 +988,12 @@ class TestVerdict:
     def test_better_but_not_near_the_front(self):
         said = verdict(self.numbers((0.5, 0.6, 0.9), (0.4, 0.6, 0.95), (0.7, 0.6, 0.8)))
         assert said.endswith(
-            "not 50.0 %. But plain cosine distance is better in recall@10: 95.0 %, not 80.0 %."
+            "not 50.0 %. But plain cosine distance is better in hit rate@10: 95.0 %, not 80.0 %."
         )
         said = verdict(self.numbers((0.5, 0.7, 0.9), (0.4, 0.6, 0.95), (0.7, 0.6, 0.8)))
         assert said.endswith(
             "But plain Euclidean distance is better for k-NN classification: 70.0 %, not 60.0 %, "
-            "and plain cosine distance is better in recall@10: 95.0 %, not 80.0 %."
+            "and plain cosine distance is better in hit rate@10: 95.0 %, not 80.0 %."
         )
 
     def test_advice_is_for_the_method(self):
@@ -1201,7 +1233,7 @@ class TestInfo:
             "rows +200 learned from, 100 held out",
         ):
             assert re.search(f"^{line}$", shown, re.M), line
-        assert "On held-out rows, when the metric was learned:" in shown
+        assert "On what was held out when the metric was learned:" in shown
 
     def test_metric_of_another_origin(self, folder):
         Metric(np.eye(3)).save("m")
@@ -1215,8 +1247,8 @@ class TestInfo:
         "info",
         [
             {"scores": {"mAP": 0.9}},
-            {"scores": {"learned": {"map": "high", "knn": 1, "recall": None}}},
-            {"scores": {"learned": {"map": 1e300, "knn": 1, "recall": 1}}},
+            {"scores": {"learned": {"map": "high", "knn": 1, "hit_rate": None}}},
+            {"scores": {"learned": {"map": 1e300, "knn": 1, "hit_rate": 1}}},
             {"scores": [1], "rows": 3, "parameters": [1], "class_names": 7, "method": {}},
             {"rows": {"used": "all"}, "class_names": [1, None], "version": [2]},
         ],
@@ -1230,7 +1262,7 @@ class TestInfo:
         assert found["written_by"] == (None if "version" in info else __version__)
 
     def test_what_is_well_formed_is_shown(self):
-        good = {"map": 0.5, "knn": 0.25, "recall": 1}
+        good = {"map": 0.5, "knn": 0.25, "hit_rate": 1}
         scores = {"learned": {**good, "map_interval": "wide"}, "cosine": 3, "other": good}
         Metric(np.eye(3), info={"scores": scores, "rows": 1, "method": "mine"}).save("m")
         shown = run("info", "m").stdout
@@ -1312,9 +1344,26 @@ class TestJson:
     def results(self, data, learned):
         Metric(np.eye(3)).save("plain")
         queries = ("--query", 1)
+        X, y = make_rows(200)
+        np.save("x.npy", X)
+        index = np.random.default_rng(0).integers([0, 100], [100, 200], size=(20_000, 2))
+        np.save("p.npy", np.column_stack([index, y[index[:, 0]] == y[index[:, 1]]]))
+        np.save("c.npy", [[i, i + 3] for i in range(0, 180, 9)])
+        pairs, clicks = ("x.npy", "--pairs", "p.npy"), ("x.npy", "--positives", "c.npy")
         return {
-            "fit": [as_json("fit", data), as_json("fit", data, "--holdout", 0)],
-            "evaluate": [as_json("evaluate", learned, data)],
+            "fit": [
+                as_json("fit", data),
+                as_json("fit", data, "--holdout", 0),
+                as_json("fit", *pairs, "--prior", "identity", "--holdout", 0.7),
+                as_json("fit", *clicks),
+                as_json("fit", *clicks, "--method", "auto"),
+                as_json("fit", *clicks, "--method", "auto", "--cv", "queries"),
+            ],
+            "evaluate": [
+                as_json("evaluate", learned, data),
+                as_json("evaluate", learned, *pairs),
+                as_json("evaluate", learned, *clicks),
+            ],
             "neighbors": [as_json("neighbors", learned, data, *queries)],
             "explain": [as_json("explain", learned, data, 1, 2)],
             "info": [as_json("info", learned), as_json("info", "plain")],

@@ -324,7 +324,7 @@ def test_wrong_queries(make):
 
 
 def test_how_many_rows_query_a_dask_array():
-    from dualmetric.evaluation import _affordable_queries
+    from dualmetric.labelled import _affordable_queries
 
     assert _affordable_queries(np.full(10**5, 100)) == 1000
     assert _affordable_queries(np.full(10**5, 32_768)) == 512
@@ -346,7 +346,7 @@ def test_neighbours_vote(chunks, k, make):
 
 
 def test_large_test_sets_are_sampled(monkeypatch):
-    monkeypatch.setattr("dualmetric.evaluation.MOST_QUERIES", 10)
+    monkeypatch.setattr("dualmetric.labelled.MOST_QUERIES", 10)
     X, y = make_data(120)
     T = da.from_array(X[60:], chunks=(7, 12))
     rows = evenly_chosen(60, 10, np.random.default_rng(0))

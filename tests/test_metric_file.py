@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save as tensor_bytes
 
 from dualmetric import Metric, __version__
+from dualmetric.blocks import Blocks
 from dualmetric.io import metric_file
 from makers import INFO, NAMES, make_cosine, make_metric, make_rows
 
@@ -135,6 +136,18 @@ NEWEST = {
 }
 
 
+def make_blocks(distance="euclidean"):
+    weighs = Blocks(np.array([0, 1, 0, 2, 1]), np.array([0.2, 0.0, 0.8]))
+    return Metric(None, 5, NAMES, KEPT, distance=distance, blocks=weighs)
+
+
+BLOCKS = {
+    "blocks": make_blocks,
+    "blocks of length one": lambda: make_blocks("cosine"),
+    "after blocks": lambda: make_after(make_blocks("cosine"), np.float64),
+}
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", list(NEWEST))
 def test_round_trip_of_version_4(kind, dtype, tmp_path):
@@ -166,6 +179,7 @@ def description(path):
         (make_tfidf, 2),
         (make_lifted, 3),
         *((make, 4) for make in NEWEST.values()),
+        *((make, 5) for make in BLOCKS.values()),
     ],
 )
 def test_a_file_has_the_lowest_version_that_can_express_it(make, version, tmp_path):
@@ -174,7 +188,7 @@ def test_a_file_has_the_lowest_version_that_can_express_it(make, version, tmp_pa
 
 
 def test_method_parameters_and_scores_are_kept(tmp_path):
-    scores = {"euclidean": {"map": 0.5, "knn": 0.75, "recall": 1.0}, "learned": {"map": 0.625}}
+    scores = {"euclidean": {"map": 0.5, "knn": 0.75, "hit_rate": 1.0}, "learned": {"map": 0.625}}
     metric = make_metric(names=NAMES).with_info(scores=scores, class_names=["a", "b"])
     metric.save(tmp_path / "m")
     back = Metric.load(tmp_path / "m")
@@ -535,14 +549,29 @@ DAMAGED = {
     ),
     "idf after another metric": (
         newest_bytes(before={}, more={"before.factor": np.eye(5), "idf": np.ones(5)}),
-        "tf-idf, a lift and further steps belong to before itself",
+        "tf-idf, a lift, blocks and further steps belong to before itself",
+    ),
+    "blocks without weights": (
+        tensor_bytes({"blocks": np.zeros(5)}, {"dualmetric": header(version=5)}),
+        "of blocks and block_weights, one is missing",
+    ),
+    "blocks in an old version": (
+        newest_bytes(more={"blocks": np.zeros(5), "block_weights": np.ones(1)}),
+        "tensors named .* and a metric of its version has only",
+    ),
+    "blocks that have no weight": (
+        tensor_bytes(
+            {"blocks": np.arange(5.0), "block_weights": np.ones(4)},
+            {"dualmetric": header(version=5)},
+        ),
+        "a weight of at least 0 for each block",
     ),
     "newer version": (
-        file_bytes(version=5),
-        "newer dualmetric .format 5, this one reads up to 4.: .*pip install -U dualmetric",
+        file_bytes(version=6),
+        "newer dualmetric .format 6, this one reads up to 5.: .*pip install -U dualmetric",
     ),
     "newer version with other tensors": (
-        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=5)}),
+        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=6)}),
         "newer dualmetric",
     ),
     "much newer version": (file_bytes(version=10**1000), r"newer dualmetric .format 1000*\.\.\.0"),
@@ -856,8 +885,21 @@ def test_the_documented_reader_of_version_4(kind, dtype, documented, tmp_path):
     assert_allclose(vectors, metric.transform(rows), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", list(BLOCKS))
+def test_the_documented_reader_of_blocks(kind, documented, tmp_path):
+    metric = BLOCKS[kind]()
+    metric.save(tmp_path / "m")
+    found, tensors = documented["read_metric"](tmp_path / "m")
+    rows = make_rows(6)
+    rows[2] = 0
+    rows[3, [0, 2]] = 0
+    vectors = documented["transform"](rows, found, tensors)
+    assert_allclose(vectors, metric.transform(rows), rtol=1e-6, atol=1e-12)
+    assert_array_equal(Metric.load(tmp_path / "m").transform(rows), metric.transform(rows))
+
+
 def test_the_documented_reader_refuses_a_newer_version(documented, tmp_path):
-    (tmp_path / "m").write_bytes(file_bytes(version=5))
+    (tmp_path / "m").write_bytes(file_bytes(version=6))
     with pytest.raises(ValueError, match="newer version"):
         documented["read_metric"](tmp_path / "m")
 

@@ -33,6 +33,7 @@ IDS = [f"{estimator.__name__}.{name}" for estimator, name in CASES]
 OBJECTS = {
     "random_state": ([None, 3, np.random.RandomState(0)], ["x", -1]),
     "prior": ([None, "identity"], ["plain", 1.0, np.eye(12)]),
+    "blocks": ([None, [12], [5, 7], [slice(0, 12)]], [12, "all", [], [5, 6], [[0, 1]], [1.0]]),
     "cv": ([None, 2], ["rows", 1]),
     "shrinkages": ([None, (0.5,)], [0.5, (), (0.0,), "0.5", (True,)]),
     "ranks": ([None, (2,)], [2, (), (0,), (1.5,)]),
@@ -41,6 +42,7 @@ OBJECTS = {
     "samplers": ([("active",)], [None, (), "active", ("all",)]),
     "lifts": ([(None,)], [None, (), "rbf", ("poly",)]),
     "regs": ([(None, 0.1)], [None, (), 0.1, (0.0,)]),
+    "priors": ([None, (None,), ("identity", "whitening")], [(), "identity", ("plain",)]),
 }
 
 
@@ -153,7 +155,7 @@ def test_the_docstring_lists_every_fitted_attribute(estimator):
     names = {name for line in listed for name in line.split(", ")}
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert fitted <= names
-    for name in names - {"feature_names_in_"}:
+    for name in names - {"feature_names_in_", "block_weights_"}:  # where there are any
         assert hasattr(model, name)
 
 

@@ -1934,8 +1934,8 @@ class TestStoredResults:
     def test_every_cell_is_stored_once(self, stored):
         names = summary.datasets(stored)
         lines = stored_lines(stored)[1:]
-        assert {Cell(**line["cell"]) for line in lines} == set(plan(EXPERIMENTS, names, 5))
-        assert len(lines) == 1268
+        cells = [Cell(**line["cell"]) for line in lines]
+        assert sorted(cells, key=repr) == sorted(plan(EXPERIMENTS, names, 5), key=repr)
         assert len(stored.origins()) == 1  # all of the same learning code
         assert all(re.fullmatch(r"[0-9a-f]{40}(\+changes)?", line["commit"]) for line in lines)
 

@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_comparison(text_case):
     cells = [cell["text"] for cell in Page(table).all("td")]
     expected = []
     for s in scores.values():
-        for values in (s.average_precision, s.knn_correct, s.recalled):
+        for values in (s.average_precision, s.knn_correct, s.hits):
             low, high = bootstrap_interval(values)
             mean = 100 * np.mean(values)
             expected.append(f"{mean:.1f}\u00a0%{100 * low:.1f} to {100 * high:.1f}")

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from dualmetric import (
     Comparisons,
+    DuOri,
     DuRP,
     Euclidean,
     MetricCV,
@@ -19,7 +20,7 @@ from dualmetric import (
     Whitening,
     mean_average_precision,
 )
-from dualmetric.supervision import Labels
+from dualmetric.supervision import Labels, Pairs, Positives, Relevance
 from makers import make_classes
 
 SMALL = {
@@ -214,10 +215,10 @@ def test_candidates_of_triplets_and_comparisons_are_scored_as_durp_would_be(kind
     for number in range(0, len(results["params"]), 3):
         params = results["params"][number]
         more = {"n_projections": 5, "n_triplets": 2000, "random_state": _seed()}
-        method = {"DuRP": DuRP, "Whitening": Whitening, "Euclidean": Euclidean}[
-            results["estimator"][number]
-        ]
-        model = method(**params, **(more if method is DuRP else {}))
+        methods = {kind.__name__: kind for kind in (DuRP, DuOri, Whitening, Euclidean)}
+        method = methods[results["estimator"][number]]
+        accepted = method().get_params().keys() - params.keys()
+        model = method(**params, **{key: more[key] for key in more if key in accepted})
         model.fit(X[part.train_rows], part.train)
         rows = model.transform(X[part.train_rows]), model.transform(X[part.test_rows])
         expected = part.judge(*rows).mean()
@@ -317,11 +318,13 @@ def test_best_params_reproduce_the_metric(supervision, make, max_rows):
         assert search.metric_.info["rows"] == {"used": search.n_rows_used_, "given": 240}
 
 
-@pytest.mark.parametrize("estimator", [DuRP, Whitening, Euclidean])
+@pytest.mark.parametrize("estimator", [DuRP, DuOri, Whitening, Euclidean])
 def test_best_params_reproduce_every_estimator(estimator):
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
-    settings = {**SMALL, "shrinkages": [0.1], "powers": [0.0], "lifts": ["rbf"]}
+    settings = {**SMALL, "shrinkages": [0.1], "powers": [0.0], "lifts": ["rbf"], "priors": [None]}
+    if estimator is DuOri:
+        settings |= {"shrinkages": [1.0], "priors": ["whitening"]}
     if estimator is Whitening:  # three directions cannot tell ten digits apart
         settings |= {"lifts": [None], "ranks": [1]}
     if estimator is Euclidean:
@@ -600,3 +603,107 @@ def test_a_rank_that_is_scored_is_the_rank_that_is_learned():
     settings = {**SMALL, "shrinkages": [0.5], "powers": [0.5], "ranks": [None]}
     search = MetricCV(**settings).fit(X, y)
     assert {params.get("n_components") for params in search.cv_results_["params"][2:]} == {50}
+
+
+def make_judged(n_documents=300, n_queries=60, d=8, seed=0):
+    """Documents of which the first two features are noise, and queries near one of them each."""
+    rng = np.random.default_rng(seed)
+    D = rng.standard_normal((n_documents, d))
+    chosen = rng.choice(n_documents, n_queries, replace=False)
+    Q = D[chosen] + 0.05 * rng.standard_normal((n_queries, d))
+    Q[:, :2] = 3.0 * rng.standard_normal((n_queries, 2))
+    return D, Q, np.column_stack([np.arange(n_queries), chosen])
+
+
+JUDGED = {
+    "positives": lambda index, Q: Positives(index, queries=Q, depth=20, n_negatives=10),
+    "relevance": lambda index, Q: Relevance(
+        np.column_stack([index, np.ones(len(index), dtype=int)]), queries=Q, depth=20
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(JUDGED))
+@pytest.mark.parametrize("cv", [None, "queries", "documents", 3])
+def test_judgements(kind, cv):
+    D, Q, index = make_judged()
+    known = JUDGED[kind](index, Q)
+    search = MetricCV(cv=cv, random_state=0).fit(D, known)
+    assert search.scoring_ == "ndcg"
+    assert type(search.best_estimator_) is DuOri
+    assert search.best_score_ > search.best_plain_[1] + 0.1
+    assert search.score(D, known) > Euclidean().fit(D).score(D, known) + 0.1
+    assert (search.new_documents_ is None) == (cv is not None)
+    again = fitted_again(search, D, known)
+    assert_array_equal(again.transform(Q), search.transform(Q))
+
+
+def test_a_metric_that_harms_new_documents_is_not_chosen():
+    # every document has its own noise to unlearn: what helps known documents harms new ones
+    rng = np.random.default_rng(0)
+    D = rng.standard_normal((120, 60))
+    chosen = np.repeat(np.arange(30), 4)
+    Q = D[chosen] + 1.2 * rng.standard_normal((120, 60))
+    Q += np.repeat(2.0 * rng.standard_normal((30, 60)), 4, axis=0)  # the same for each document
+    known = Positives(np.column_stack([np.arange(120), chosen]), queries=Q, depth=50)
+    free = MetricCV(cv="queries", random_state=0).fit(D, known)
+    held = MetricCV(random_state=0).fit(D, known)
+    new, plain = held.new_documents_
+    assert new >= plain - 0.01
+    assert free.best_score_ >= held.best_score_
+
+
+def test_pairs_are_scored_by_average_precision():
+    X, y = make_data(240)
+    rng = np.random.default_rng(0)
+    index = rng.integers(240, size=(1500, 2))
+    index = index[index[:, 0] != index[:, 1]]
+    pairs = Pairs(index, y[index[:, 0]] == y[index[:, 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = MetricCV(random_state=0).fit(X, pairs)
+    assert search.scoring_ == "average_precision"
+    assert search.best_score_ > search.best_plain_[1]
+    assert_array_equal(fitted_again(search, X, pairs).transform(X), search.transform(X))
+
+
+def test_priors_are_what_is_asked_for():
+    X, _, known = make_known(Triplets)
+    for priors, expected in (
+        ([None], {"Euclidean", "Whitening", "DuRP"}),
+        (["identity"], {"Euclidean", "Whitening", "DuOri"}),
+    ):
+        search = MetricCV(**SMALL, priors=priors).fit(X, known)
+        assert set(search.cv_results_["estimator"]) == expected
+    with pytest.raises(ValueError, match="each of priors must be one of None, 'identity'"):
+        MetricCV(priors=["plain"]).fit(X, known)
+
+
+def test_labels_that_are_unknown_do_not_vote():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400], y[:400]
+    marked = np.where(np.arange(400) % 2, y, -1)
+    few = MetricCV(**SMALL, priors=[None]).fit(X, Labels(marked, unknown=-1))
+    known = np.flatnonzero(marked >= 0)
+    assert few.cv_results_["split0_test_score"][0] == pytest.approx(
+        MetricCV(**SMALL, priors=[None]).fit(X[known], y[known]).cv_results_["split0_test_score"][0]
+    )
+
+
+def test_groups_are_held_out_whole():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400], y[:400]
+    groups = np.arange(400) // 10
+    checked = Labels(y, groups=groups).check(400)
+    for split in checked.splits(X, None, "map", 0):
+        assert not np.intersect1d(groups[split.train_rows], groups[split.test_rows]).size
+
+
+def test_blocks_are_weighed():
+    D, Q, index = make_judged()
+    known = JUDGED["positives"](index, Q)
+    search = MetricCV(blocks={"noise": slice(0, 2), "rest": slice(2, 8)}, random_state=0)
+    search.fit(D, known)
+    assert set(search.cv_results_["estimator"]) == {"Euclidean", "DuOri"}
+    assert search.best_estimator_.block_weights_["noise"] < 0.05
+    assert_array_equal(fitted_again(search, D, known).transform(Q), search.transform(Q))

@@ -19,14 +19,14 @@ from makers import make_clusters
 def naive(Z, y, Z_train=None, y_train=None):
     """Every score, one query at a time, by full sorts of distances summed by coordinates."""
     n = len(Z)
-    ap, knn, recalled, neighbors, curves = [], [], [], [], []
+    ap, knn, hits, neighbors, curves = [], [], [], [], []
     for q in range(n):
         others = np.array([row for row in range(n) if row != q])
         distances = ((Z[others] - Z[q]) ** 2).sum(axis=1)
         order = others[np.argsort(distances, kind="stable")]
         neighbors.append(order[:10])
         relevant = y[others] == y[q]
-        recalled.append((y[order[:10]] == y[q]).any())
+        hits.append((y[order[:10]] == y[q]).any())
         voters = y[order[:5]]
         if Z_train is not None:
             to_train = ((Z_train - Z[q]) ** 2).sum(axis=1)
@@ -41,15 +41,15 @@ def naive(Z, y, Z_train=None, y_train=None):
         precision, recall = precision[:-1], recall[:-1]  # the last is a convention, not a ranking
         curves.append([precision[recall >= r - 1e-12].max() for r in RECALLS])
     return (
-        np.array(ap), np.array(knn), np.array(recalled), np.array(neighbors),
+        np.array(ap), np.array(knn), np.array(hits), np.array(neighbors),
         np.mean(curves, axis=0),
     )  # fmt: skip
 
 
 def assert_scores(scores, expected):
-    ap, knn, recalled, neighbors, curve = expected
+    ap, knn, hits, neighbors, curve = expected
     np.testing.assert_array_equal(scores.neighbors, neighbors)
-    np.testing.assert_array_equal(scores.recalled, recalled)
+    np.testing.assert_array_equal(scores.hits, hits)
     np.testing.assert_array_equal(scores.knn_correct, knn)
     np.testing.assert_allclose(scores.average_precision, ap, rtol=1e-12)
     np.testing.assert_allclose(scores.curve, curve, rtol=1e-12)
@@ -89,7 +89,7 @@ def test_ties_and_blocks(to, threads, monkeypatch):
     assert_scores(result["euclidean"], expected)
     assert_scores(result["learned"], expected)
     assert np.isnan(result["learned"].average_precision[5])
-    assert result["learned"].recall == np.delete(expected[2], 5).mean()
+    assert result["learned"].hit_rate == np.delete(expected[2], 5).mean()
 
 
 def test_agrees_with_evaluation():
@@ -111,7 +111,7 @@ def test_string_labels_score_as_numbers():
     by_name = compare(metric, X, names[y], X_train, names[y_train].astype(str))["learned"]
     assert_scores(
         by_name,
-        (by_number.average_precision, by_number.knn_correct, by_number.recalled,
+        (by_number.average_precision, by_number.knn_correct, by_number.hits,
          by_number.neighbors, by_number.curve),
     )  # fmt: skip
 

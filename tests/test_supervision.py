@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.model_selection import LeaveOneOut, StratifiedKFold
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_score
 
-from dualmetric import DuRP, Euclidean, Metric, mean_average_precision
+from dualmetric import DuRP, Euclidean, Metric, Whitening, mean_average_precision
 from dualmetric._arrays import ops
 from dualmetric.supervision import Comparisons, Labels, Split, Triplets, as_supervision, sampling
 from dualmetric.supervision.sampling import sample_triplets
@@ -678,3 +678,66 @@ class TestScore:
 def test_row_numbers_passed_as_labels_get_a_hint(width, kind):
     with pytest.raises(ValueError, match=rf"y should be a 1d array.*{kind}\(y\)"):
         DuRP().fit(np.eye(6), np.arange(6 * width).reshape(6, width) % 6)
+
+
+def test_cross_validation_of_scikit_learn_gets_a_hint():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    triplets = np.column_stack([np.arange(30), np.arange(1, 31), np.arange(2, 32)])
+    for n in (30, 40):
+        with pytest.raises(TypeError, match=r"Triplets names rows by their numbers.*use MetricCV"):
+            cross_val_score(DuRP(2), X[:n], Triplets(triplets), error_score="raise")
+
+
+def test_pairs_given_as_rows_get_a_hint():
+    rng = np.random.default_rng(0)
+    pairs, same = rng.integers(40, size=(60, 2)), np.where(rng.random(60) < 0.5, 1, -1)
+    with pytest.warns(UserWarning, match=r"row numbers, pass the rows themselves.*Pairs\(pairs"):
+        Whitening().fit(pairs, same)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Whitening().fit(pairs + 0.5, same)
+        Whitening().fit(pairs, same + 1)
+
+
+class TestUnknownLabels:
+    def marked(self, n=120):
+        X, y = make_clusters(n, 4, 3)
+        return X, y, np.where(np.arange(n) % 3 == 0, -1, y)
+
+    def test_triplets_are_those_of_known_rows(self, rng):
+        X, _, y = self.marked()
+        known = np.flatnonzero(y >= 0)
+        found = Labels(y, unknown=-1).check(len(X)).compare(X, 300, "active", 1.0, rng)
+        assert np.isin(found.index, known).all()
+        alone = (
+            Labels(y[known])
+            .check(len(known))
+            .compare(X[known], 300, "active", 1.0, np.random.default_rng(0))
+        )
+        again = Labels(y, unknown=-1).check(len(X))
+        again = again.compare(X, 300, "active", 1.0, np.random.default_rng(0))
+        assert (again.index == known[alone.index]).all()
+
+    def test_without_the_mark_minus_one_is_a_class(self, rng):
+        X, _, y = self.marked()
+        found = Labels(y).check(len(X)).compare(X, 2000, "active", 1.0, rng)
+        assert (y[found.index] == -1).any()
+
+    def test_unknown_rows_take_part_in_whitening(self):
+        X, _, y = self.marked()
+        whole = Whitening(0.1).fit(X, Labels(y, unknown=-1)).metric_.matrix()
+        known = y >= 0
+        part = Whitening(0.1).fit(X[known], y[known]).metric_.matrix()
+        assert np.abs(whole - part).max() > 1e-3 * np.abs(part).max()
+
+    def test_score_is_that_of_known_rows(self):
+        X, _, y = self.marked()
+        model = Euclidean().fit(X)
+        known = y >= 0
+        assert model.score(X, Labels(y, unknown=-1)) == pytest.approx(
+            mean_average_precision(X[known], y[known])
+        )
+
+    def test_all_unknown(self):
+        with pytest.raises(ValueError, match="every label in y is -1, which marks unknown"):
+            DuRP(2).fit(np.eye(4), Labels([-1] * 4, unknown=-1))

@@ -9,18 +9,42 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .estimators import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, MetricCV, Whitening
-    from .evaluation import knn_accuracy, mean_average_precision
+    from .estimators import (
+        LMNN,
+        OASIS,
+        SPCA,
+        SRP,
+        DuOri,
+        DuRP,
+        Euclidean,
+        MetricCV,
+        QueryMetric,
+        Whitening,
+    )
+    from .evaluation import (
+        hit_rate,
+        knn_accuracy,
+        map_at_r,
+        mean_average_precision,
+        ndcg,
+        pair_average_precision,
+        precision_at_k,
+        query_scores,
+        recall_at_k,
+        reciprocal_rank,
+        verification,
+    )
     from .io import open_parquet
     from .metric import Metric
-    from .supervision import Comparisons, Labels, Triplets
+    from .supervision import Comparisons, Labels, Pairs, Positives, Relevance, Triplets
 
 _MODULES = {
-    "estimators": "DuOri DuRP Euclidean LMNN MetricCV OASIS SPCA SRP Whitening",
-    "evaluation": "knn_accuracy mean_average_precision",
+    "estimators": "DuOri DuRP Euclidean LMNN MetricCV OASIS QueryMetric SPCA SRP Whitening",
+    "evaluation": "hit_rate knn_accuracy map_at_r mean_average_precision ndcg "
+    "pair_average_precision precision_at_k query_scores recall_at_k reciprocal_rank verification",
     "io": "open_parquet",
     "metric": "Metric",
-    "supervision": "Comparisons Labels Triplets",
+    "supervision": "Comparisons Labels Pairs Positives Relevance Triplets",
 }
 
 __all__ = [
@@ -35,12 +59,25 @@ __all__ = [
     "Labels",
     "Metric",
     "MetricCV",
+    "Pairs",
+    "Positives",
+    "QueryMetric",
+    "Relevance",
     "Triplets",
     "Whitening",
     "__version__",
+    "hit_rate",
     "knn_accuracy",
+    "map_at_r",
     "mean_average_precision",
+    "ndcg",
     "open_parquet",
+    "pair_average_precision",
+    "precision_at_k",
+    "query_scores",
+    "recall_at_k",
+    "reciprocal_rank",
+    "verification",
 ]
 
 

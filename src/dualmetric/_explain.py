@@ -125,10 +125,13 @@ def split(metric: Any, a: Array, b: Array) -> tuple[float, Array]:
 
 
 def _scaled(metric: Any, x: Array) -> tuple[Array, Array]:
-    """A row, after tf-idf, divided by all lengths that it is scaled by; and what centres add.
+    """A row, after tf-idf and blocks, divided by all lengths it is scaled by; and what centres add.
 
     The vector of the row is the image of the former under L plus the latter.
     """
+    blocks = metric.first.blocks
+    if blocks is not None:
+        x = blocks.apply(x[None, :], metric.first.kind == "cosine")[0]
     image, added = x, np.zeros(1)
     for step in (metric,) if metric.before is None else (metric.before, metric):
         image = _image(step, image)

@@ -10,6 +10,7 @@ import numpy as np
 from ._arrays.namespace import precision
 from ._types import Array
 from ._validation import check_whole
+from .blocks import Blocks
 from .lift import Lift
 
 
@@ -74,11 +75,30 @@ def as_lift(lift: Any) -> Lift:
     return Lift(landmarks, float(gamma))
 
 
-def as_width(n_features: Any, factor: Array | None, idf: Any, lift: Any, before: Any) -> int:
+def as_blocks(blocks: Any, n_features: int, lift: Lift | None) -> Blocks:
+    """Blocks with a number for each feature and a weight of at least 0 for each block."""
+    if not isinstance(blocks, Blocks):
+        raise ValueError(f"blocks must be a dualmetric.blocks.Blocks or None; got {brief(blocks)}")
+    if lift is not None:
+        raise ValueError("blocks weigh features, and a lift takes rows as they are: use one")
+    of, weights = np.asarray(blocks.of), as_floats(blocks.weights, "blocks")
+    fits = weights.ndim == 1 and weights.size and (weights >= 0).all()
+    if not fits or of.shape != (n_features,) or not np.isin(of, np.arange(weights.size)).all():
+        raise ValueError(
+            f"the blocks of a metric over {n_features} features must have the number of a block "
+            f"for each feature, and a weight of at least 0 for each block; got shapes {of.shape} "
+            f"and {weights.shape}"
+        )
+    return Blocks(of.astype(np.int64), weights)
+
+
+def as_width(
+    n_features: Any, factor: Array | None, idf: Any, lift: Any, before: Any, blocks: Any = None
+) -> int:
     """Width of the rows, which follows from what takes them where it is not given."""
     if before is not None:
-        if idf is not None or lift is not None or before.before is not None:
-            raise ValueError("tf-idf, a lift and further steps belong to before itself")
+        if any(step is not None for step in (idf, lift, blocks, before.before)):
+            raise ValueError("tf-idf, a lift, blocks and further steps belong to before itself")
         if n_features is not None and n_features != before.n_features:
             raise ValueError(
                 f"n_features is {n_features}, and before is over {before.n_features} features"

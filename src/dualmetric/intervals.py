@@ -4,9 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from ._types import Array
+from ._validation import check_labels
+
 
 def bootstrap_interval(
-    values: Any, *, level: float = 0.95, n_draws: int = 1000, seed: int = 0
+    values: Any,
+    groups: Any = None,
+    *,
+    level: float = 0.95,
+    n_draws: int = 1000,
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Interval in which the mean of such values lies, by the percentile bootstrap.
 
@@ -14,10 +22,14 @@ def bootstrap_interval(
     ----------
     values : array-like of shape (n,)
         One per query. NaN are left out.
+    groups : array-like of shape (n,), optional
+        The group of each value, such as a thread, a user or an entity: whole groups are drawn.
+        Use it where values of a group are alike: taken one by one, they would look like more
+        evidence than they are.
     level : float, default=0.95
         Share of the resampled means that lie in the interval.
     n_draws : int, default=1000
-        How often n values are drawn, with replacement.
+        How often n values, or as many groups as there are, are drawn with replacement.
     seed : int, default=0
         The same seed gives the same interval.
 
@@ -27,22 +39,39 @@ def bootstrap_interval(
         NaN where there are no values.
     """
     known = np.asarray(values, dtype=np.float64)
-    known = known[~np.isnan(known)]
-    if not len(known):
+    kept = ~np.isnan(known)
+    if not kept.any():
         return np.nan, np.nan
+    sums: Array = known[kept]
+    sizes: Array | None = None
+    if groups is not None:
+        codes = np.unique(check_labels(groups, len(known), "groups")[kept], return_inverse=True)[1]
+        sums, sizes = np.bincount(codes, sums), np.bincount(codes)
     rng = np.random.default_rng(seed)
     means = np.empty(n_draws)
-    height = 1 + 2**17 // len(known)  # draws at once: few enough to stay in the cache
+    height = 1 + 2**17 // len(sums)  # draws at once: few enough to stay in the cache
     for start in range(0, n_draws, height):
         block = means[start : start + height]
-        drawn = rng.integers(len(known), size=(len(block), len(known)), dtype=np.int32)
-        block[:] = known[drawn].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+        drawn = rng.integers(len(sums), size=(len(block), len(sums)), dtype=np.int32)
+        total = len(sums) if sizes is None else sizes[drawn].sum(axis=1)
+        block[:] = sums[drawn].sum(axis=1) / total
+    return ends_of(means, level)
+
+
+def ends_of(means: Array, level: float) -> tuple[float, float]:
+    """The ends between which this share of the resampled means lies; NaN are left out."""
+    low, high = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def paired_interval(
-    a: Any, b: Any, *, level: float = 0.95, n_draws: int = 1000, seed: int = 0
+    a: Any,
+    b: Any,
+    groups: Any = None,
+    *,
+    level: float = 0.95,
+    n_draws: int = 1000,
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Interval of mean(a) − mean(b), where both hold one value per query, for the same queries.
 
@@ -52,7 +81,7 @@ def paired_interval(
     `bootstrap_interval`.
     """
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
-    return bootstrap_interval(difference, level=level, n_draws=n_draws, seed=seed)
+    return bootstrap_interval(difference, groups, level=level, n_draws=n_draws, seed=seed)
 
 
 def best_of_interval(

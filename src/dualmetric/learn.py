@@ -22,9 +22,10 @@ from ._arrays import ops
 from ._arrays.namespace import is_finite, like, to_numpy
 from ._types import Array, Matrix
 from ._validation import warn
+from .blocks import Blocks
 from .lift import rbf_lift
 from .losses import get_loss
-from .prior import apply_prior, correct_prior, scales_rows_first
+from .prior import apply_prior, correct_prior, scales_rows_first, weigh_blocks
 from .problem import DualOptions, LiftedRows, Problem, length_unit
 from .recovery import Directions
 from .scatter import DENSE_LIMIT, Scatter, Within, scatter_of
@@ -78,6 +79,8 @@ class DualFit:
     solution: DualSolution  # duals and history
     residual: float  # of the directions
     seconds: Clock  # time of each part
+    blocks: Blocks | None = None  # weights of blocks of columns, applied to rows first
+    shares: dict[str, float] | None = None  # of the blocks in the prior, by name
 
 
 def learn(
@@ -100,6 +103,20 @@ def learn(
         clock.stop("lift")
     problem = pose(lifted.X, supervision, options, rng, spannable=W is None)
     clock.stop("sampling")
+    return learn_posed(problem, lifted, options, rng, clock, W=W, callback=callback)
+
+
+def learn_posed(
+    problem: Problem,
+    lifted: LiftedRows,
+    options: DualOptions,
+    rng: np.random.Generator,
+    clock: Clock,
+    *,
+    W: Array | None = None,
+    callback: Callable[[Epoch], object] | None = None,
+) -> DualFit:
+    """Solve a problem that `pose` has set up, and rebuild the metric."""
     Z, basis, scatter, problem = project(problem, options, rng, W)
     clock.stop("projection")
     solution, weight = solve(problem, Z, options, rng, callback)
@@ -134,6 +151,8 @@ def learn(
         solution,
         residual,
         clock,
+        problem.blocks,
+        problem.shares,
     )
 
 
@@ -160,8 +179,10 @@ def pose(
 
     ``spannable`` is False where rows must keep their features: a scatter over them is given.
     """
-    prior = mapped = None
+    prior = mapped = blocks = shares = None
     told: Any = 0.0
+    if options.blocks is not None:
+        X, blocks, shares = weigh_blocks(X, supervision, options, rng)
     if options.prior is None:
         unit = length_unit(X, options.scale)
         threshold = options.margin * unit**2
@@ -186,7 +207,20 @@ def pose(
     if options.rebuilt and spannable and rows.shape[0] < min(rows.shape[1], most):
         rows, rotation = spaces.row_span(rows)
         spanned = (ops.take_rows(X, numbers), rotation)
-    return Problem(X, rows, comparisons, numbers, unit, supervision, spanned, prior, mapped, told)
+    return Problem(
+        X,
+        rows,
+        comparisons,
+        numbers,
+        unit,
+        supervision,
+        spanned,
+        prior,
+        mapped,
+        told,
+        blocks,
+        shares,
+    )
 
 
 def project(

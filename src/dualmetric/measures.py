@@ -5,6 +5,7 @@ and its grade. It returns one score per query, in the order of the query numbers
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,9 +64,10 @@ def hit_rate(query: Array, rank: Array, grade: Array, k: int = 10) -> Array:
     return (np.bincount(query, rank <= k) > 0).astype(np.float64)
 
 
-def reciprocal_rank(query: Array, rank: Array, grade: Array, k: int = 0) -> Array:
-    """1/rank of the first relevant document."""
-    return np.bincount(query, np.where(places(query, rank) == 1, 1.0 / rank, 0.0))
+def reciprocal_rank(query: Array, rank: Array, grade: Array, k: int = 10) -> Array:
+    """1/rank of the first relevant document, 0 where it is not among the first k."""
+    first = (places(query, rank) == 1) & (rank <= k)
+    return np.bincount(query, np.where(first, 1.0 / rank, 0.0))
 
 
 def map_at_r(query: Array, rank: Array, grade: Array, k: int = 0) -> Array:
@@ -84,7 +86,7 @@ MEASURES: dict[str, Callable[..., Array]] = {
     "reciprocal_rank": reciprocal_rank,
     "map_at_r": map_at_r,
 }
-"""Scores by name. `ndcg`, `recall`, `precision` and `hit_rate` look at the first k."""
+"""Scores by name. All but `map` and `map_at_r` look at the first k."""
 
 
 def pair_precisions(distance: Array, same: Array) -> Array:
@@ -94,3 +96,41 @@ def pair_precisions(distance: Array, same: Array) -> Array:
     """
     ordered, close = np.sort(distance), np.sort(distance[same])
     return np.searchsorted(close, close, "right") / np.searchsorted(ordered, close, "right")
+
+
+class Errors(NamedTuple):
+    """Pairs that are accepted as the same at each distance, and their weights."""
+
+    thresholds: Array  # ascending
+    same: Array  # (n_draws, n_thresholds): weight of pairs that are the same, and as close
+    other: Array  # of those that are different
+
+
+def errors(distance: Array, same: Array, weight: Array) -> Errors:
+    """Weights of the pairs up to each distance, for one or several weightings (n_draws, n)."""
+    order = np.argsort(distance, kind="stable")
+    ordered = distance[order]
+    last = np.append(np.flatnonzero(np.diff(ordered)), len(ordered) - 1)  # of equal distances
+    kept, alike = weight[:, order], same[order]
+    near, far = (np.cumsum(kept * part, axis=1)[:, last] for part in (alike, ~alike))
+    return Errors(ordered[last], near, far)
+
+
+def average_precision_of(found: Errors) -> Array:
+    """Average precision of pairs for each weighting; NaN where none is the same."""
+    accepted = found.same + found.other
+    share = np.divide(found.same, accepted, out=np.zeros_like(accepted), where=accepted > 0)
+    new = np.diff(found.same, axis=1, prepend=0.0)
+    with np.errstate(invalid="ignore"):
+        return (new * share).sum(axis=1) / found.same[:, -1]
+
+
+def true_accepts(found: Errors, far: float) -> Array:
+    """Largest share of same pairs accepted with at most a share ``far`` of the different ones.
+
+    NaN where there are none of either.
+    """
+    with np.errstate(invalid="ignore"):
+        allowed = found.other / found.other[:, -1:] <= far
+        best = np.max(np.where(allowed, found.same, 0.0), axis=1) / found.same[:, -1]
+    return np.where(found.other[:, -1] > 0, best, np.nan)

@@ -11,6 +11,7 @@ import numpy as np
 from . import _explain, tfidf
 from . import _metric_checks as checks
 from ._arrays import ops, ranking
+from ._arrays.embedded import Embedded
 from ._arrays.namespace import (
     check_same_device,
     full_precision,
@@ -25,6 +26,8 @@ from ._explain import Explanation
 from ._rows import Rows, open_rows
 from ._types import Array, Matrix
 from ._validation import check_whole
+from .adapter import QueryAdapter, make_adapter
+from .blocks import Blocks
 from .io import metric_file
 from .lift import Lift
 
@@ -49,6 +52,9 @@ class Metric:
     With ``outside``, the plain distance counts outside the columns of L: M = LLᵀ + ω²(I − UUᵀ),
     where U has the same columns at length one. It is how a metric over many features keeps what
     the plain distance knows and corrects it in a few directions.
+
+    With ``blocks``, x above is a row whose columns are multiplied by √w, where w is the weight of
+    their block. For the cosine, the part of the row in each block is scaled to length one first.
 
     With ``before``, x above is what another metric makes of a row: a whitened row of length one,
     for example.
@@ -78,7 +84,9 @@ class Metric:
     outside : float, default=0.0
         ω. Above 0, the columns of ``factor`` must be orthogonal, and there is no lift.
     before : Metric, optional
-        Applied to rows first; tf-idf and lift then belong to it.
+        Applied to rows first; tf-idf, lift and blocks then belong to it.
+    blocks : dualmetric.blocks.Blocks, optional
+        The block of each feature and the weight of each block; not together with a lift.
 
     Examples
     --------
@@ -102,6 +110,7 @@ class Metric:
     lift: Lift | None = None
     outside: float = 0.0
     before: "Metric | None" = None
+    blocks: Blocks | None = None
 
     def __init__(
         self,
@@ -115,21 +124,24 @@ class Metric:
         lift: Any = None,
         outside: float = 0.0,
         before: "Metric | None" = None,
+        blocks: Any = None,
     ) -> None:
         factor = None if factor is None else checks.as_floats(factor, "factor")
         lift = None if lift is None else checks.as_lift(lift)
-        n_features = checks.as_width(n_features, factor, idf, lift, before)
+        n_features = checks.as_width(n_features, factor, idf, lift, before, blocks)
         checks.check_factor(factor, n_features, lift, before)
         _explain.check_number_of_names(feature_names, n_features)
         if distance not in DISTANCES:
             raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {brief(distance)}")
         outside = checks.as_outside(outside, factor, lift)
         idf = None if idf is None else checks.as_idf(idf, n_features, lift)
+        blocks = None if blocks is None else checks.as_blocks(blocks, n_features, lift)
         names = None if feature_names is None else tuple(map(str, feature_names))
         info = {} if info is None else info
         # past the guard of a frozen class
         self.__dict__.update(factor=factor, n_features=n_features, feature_names=names, info=info)
         self.__dict__.update(kind=distance, idf=idf, lift=lift, outside=outside, before=before)
+        self.__dict__.update(blocks=blocks)
         centre = None if centre is None else checks.as_centre(centre, self.rank, distance)
         self.__dict__.update(centre=centre)
 
@@ -138,6 +150,8 @@ class Metric:
         first = "" if self.idf is None else ", weighted by tf-idf"
         if self.lift is not None:
             first = f", lifted by {len(self.lift.landmarks):,} landmarks"
+        if self.first.blocks is not None:
+            first += f", in {len(self.first.blocks.weights):,} blocks"
         if self.outside and self.factor is not None:
             first += f", corrected in {self.factor.shape[1]:,} directions"
         return f"<{name} of rank {self.rank} over {self.n_features:,} features{first}>"
@@ -210,7 +224,10 @@ class Metric:
         """Rows as the lift or L takes them: a new array or X itself, which is left as it is."""
         if self.lift is not None:
             ops.require_dense(X, "this metric is lifted, which takes dense rows: pass X.toarray()")
-        return self.weighted(X) if self.before is None else self.before.apply(X)
+        if self.before is not None:
+            return self.before.apply(X)
+        X = self.weighted(X)
+        return X if self.blocks is None else self.blocks.apply(X, self.kind == "cosine")
 
     def low_rank_form(self) -> tuple[float, Array | None, Array]:
         """ω, L and g of M = ω²I + L·diag(g)·Lᵀ, for a metric without a lift."""
@@ -289,6 +306,19 @@ class Metric:
         gains = np.diag(self.low_rank_form()[2])
         return self.outside**2 * found + ops.margins(image, index, gains)
 
+    def embedding(self, X: Any) -> Embedded:
+        """Rows P and N with d² = ‖p − p′‖² − ‖n − n′‖²; N is None without ``outside``.
+
+        Unlike `transform`, this keeps sparse rows sparse where the plain distance counts outside
+        the directions of the metric.
+        """
+        rows, image = self._two_parts(X)
+        if image is None:
+            return Embedded(rows, None)
+        gains = self.low_rank_form()[2]
+        image = (image * np.sqrt(np.abs(gains))).astype(rows.dtype)
+        return Embedded(ops.beside(self.outside * rows, image[:, gains >= 0]), image[:, gains < 0])
+
     def _two_parts(self, X: Any) -> tuple[Matrix, Any]:
         """Rows whose Euclidean distance is this metric, and None; with ``outside``, rows x and Lᵀx.
 
@@ -312,8 +342,9 @@ class Metric:
     def matrix(self) -> Array:
         """M = LLᵀ, written out (n_features × n_features).
 
-        It applies after rows are weighted by tf-idf, and before they are scaled to length one for
-        the cosine, where the metric does so. A lifted metric has none.
+        It applies after rows are weighted by tf-idf (and, for the cosine, their blocks are scaled
+        to length one), and before they are scaled to length one for the cosine, where the metric
+        does so. A lifted metric has none.
         """
         checks.refuse_lift(self.first.lift, "it has no matrix over them; use transform or pairwise")
         d = self.n_features
@@ -326,7 +357,11 @@ class Metric:
         )
         omega, factor, gains = linear.low_rank_form()
         plain = omega**2 * np.eye(d, dtype=dtype)
-        return plain if factor is None else plain + (factor * gains.astype(dtype)) @ factor.T
+        M = plain if factor is None else plain + (factor * gains.astype(dtype)) @ factor.T
+        if self.first.blocks is None:
+            return M
+        weights = self.first.blocks.column_weights().astype(dtype)
+        return weights[:, None] * M * weights
 
     def linear_part(self) -> "Metric":
         """What the metric does to rows besides tf-idf, centring and scaling, as one factor."""
@@ -352,8 +387,8 @@ class Metric:
           centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". A row
           without direction (α = 0) counts as zero, 1/α = 0.
 
-        With tf-idf, a and b here are the weighted rows. The distances of a lifted metric do not
-        split like this: they are refused.
+        With tf-idf or blocks, a and b here are the weighted rows. The distances of a lifted metric
+        do not split like this: they are refused.
 
         Parameters
         ----------
@@ -448,6 +483,33 @@ class Metric:
         same = {field.name: getattr(self, field.name) for field in fields(self)}
         same["distance"] = same.pop("kind")
         return Metric(**{**same, **changes})
+
+    def query_adapter(self, documents: Any = None) -> QueryAdapter:
+        """Map of queries alone, so that an index of untouched documents ranks by this metric.
+
+        The index must rank by the inner product. Its ranking is not quite that of the metric: see
+        `QueryAdapter.agreement`. To learn such a map from judgements, use `QueryMetric`.
+
+        Parameters
+        ----------
+        documents : {array-like, sparse matrix, data frame, row source}, optional
+            Documents of the index, or a random choice of them, of shape (n_documents, n_features).
+            What the metric does to documents beyond a linear map is then approximated for these,
+            and the ranking is closer. Without them it is left out.
+
+        Returns
+        -------
+        QueryAdapter
+            ``transform(Q)`` gives the vectors to ask the index with. Metrics with a lift or tf-idf
+            have none, and are refused.
+
+        Examples
+        --------
+        >>> from dualmetric import Metric
+        >>> Metric([[3.0], [4.0]]).query_adapter().transform([[1.0, 0.0]])
+        array([[ 9., 12.]])
+        """
+        return make_adapter(self, documents)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a safetensors file, replacing it in one step.

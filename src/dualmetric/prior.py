@@ -10,27 +10,33 @@ original space. The learned part Δ is then added to it:
     first, and the identity is the prior there.
 a `Metric`
     M₀ = LLᵀ.
+``blocks``
+    M₀ = Σ_b w_b·I_b, with I_b the identity over the columns of block b: `weigh_blocks` finds the
+    weights. Rows are weighted first, and the identity is the prior there.
 
 With ``distance="cosine"`` rows are centred (dense rows only) and scaled to length one before
 anything is learned, and before the learned map is applied: the metric is then a correction of the
-plain or whitened cosine distance. (Scaled once more at the end, new classes rank worse.) With a
+plain or whitened cosine distance. With blocks, rows are not centred, and the part of a row in each
+block is scaled to length one. (Scaled once more at the end, new classes rank worse.) With a
 `Metric` as the prior, rows are scaled at the end only.
 
 Duals that were found in few dimensions have the right direction, but not the right size, which
 matters next to a prior: `line_search` finds it. Margins are linear in the size, so it is cheap.
 """
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from . import recovery
 from ._arrays import eigen, ops
 from ._arrays.namespace import like, require_memory_beside, to_numpy
 from ._types import Array, Matrix
 from ._validation import warn
+from .blocks import Blocks, read_blocks
 from .losses import get_loss
 from .problem import DualOptions, Prior, Problem, length_unit
 from .scatter import DENSE_LIMIT, scatter_of
@@ -41,6 +47,9 @@ PRIOR_SCALE = 3.0**0.5
 
 SPANNED_RANK = 200
 """Directions that are corrected by default where few rows span all that there are."""
+
+BLOCK_RIDGE = 1e-3
+"""ρ, how strongly the weights of blocks are drawn towards equal ones."""
 
 _SMALLEST = 1e-6  # length of a direction that the positive part removes, relative to the identity
 _LARGEST_STEP = 4.0
@@ -85,6 +94,10 @@ def check_prior(options: Any, n_features: int) -> None:
             "prior is a Metric, and there is a lift: a Metric prior is over the features "
             "themselves; use lift=None and a metric that was learned without a lift"
         )
+    if prior.first.blocks is not None:
+        raise ValueError(
+            "prior is a Metric that weighs blocks of features: use prior='identity' and blocks"
+        )
     if prior.before is not None:
         raise ValueError(
             "prior is a Metric that scales rows before it maps them, and a prior must be linear: "
@@ -104,6 +117,95 @@ def check_prior(options: Any, n_features: int) -> None:
             f"prior is a metric over {prior.n_features} features, and X has {n_features}: use one "
             "that was learned on the same features"
         )
+
+
+def resolve_blocks(options: Any, n_features: int, names: Any = None) -> Any:
+    """Options with ``blocks`` checked against the features, and with the prior that they imply."""
+    if options.blocks is None:
+        return options
+    if options.prior is not None and not (
+        isinstance(options.prior, str) and options.prior == "identity"
+    ):
+        raise ValueError(
+            "blocks are a prior of their own, the plain distance with a weight for each block: "
+            "leave prior out, or use prior='identity'"
+        )
+    if options.lift is not None or options.shrinkage < 1.0:
+        raise ValueError("blocks do not go with a lift or with shrinkage below 1: leave one out")
+    new = copy(options)
+    new.prior, new.blocks = "identity", read_blocks(options.blocks, n_features, names)
+    return new
+
+
+def weigh_blocks(
+    X: Matrix, supervision: Supervision, options: DualOptions, rng: np.random.Generator
+) -> tuple[Matrix, Blocks, dict[str, float]]:
+    """Weighted rows, the weights, and the share of each block in the mean squared distance.
+
+    Comparisons are those of rows whose blocks have equal shares.
+    """
+    length_unit(X)  # refuses rows that are all the same, and numbers out of range
+    of, names = read_blocks(options.blocks, X.shape[1])
+    unit = options.distance == "cosine"
+    if unit:
+        X = ops.unit_blocks(X, of, len(names))
+    parts = [ops.canonical(ops.take_columns(X, np.flatnonzero(of == b))) for b in range(len(names))]
+    sizes = [0.0 if ops.all_rows_equal(part) else ops.mean_sq_distance(part) for part in parts]
+    varies = np.flatnonzero(sizes)
+    if not len(varies):
+        raise ValueError(
+            "the rows of X are the same in every block once these are scaled to length one: use "
+            "distance='euclidean', or blocks of more columns"
+        )
+    size = np.array(sizes)[varies]
+    inverse, shares = np.zeros(len(names)), np.zeros(len(names))
+    inverse[varies] = 1.0 / size
+    if len(varies) == 1:
+        shares[varies] = 1.0
+    else:
+        equal = ops.scaled_columns(X, np.sqrt(inverse / len(varies))[of])
+        threshold = options.margin / PRIOR_SCALE**2
+        given = supervision.compare(equal, options.n_triplets, options.sampler, threshold, rng)
+        margins = [ops.margins(parts[b], given.index).astype(np.float64) for b in varies]
+        shares[varies] = block_shares(np.stack(margins, axis=1) / size, given)
+    weights = shares * inverse
+    if unit:
+        weights /= weights.sum()
+    blocks = Blocks(of, weights)
+    return blocks.apply(X, False), blocks, dict(zip(names, shares.tolist(), strict=True))
+
+
+def block_shares(margins: Array, comparisons: Comparisons) -> Array:
+    r"""Share of each block in the prior, given the margins m_tb of comparisons within blocks.
+
+    Margins are relative to the mean squared distance within the block. The shares are v/Σv, where v
+    minimises the convex function
+
+    .. math:: \frac{1}{\sum_t c_t} \sum_t c_t ℓ\Big(\sum_b v_b m_{tb} - b_t\Big)
+              + \frac{ρ}{2} \sum_b (v_b - \bar v)^2, \qquad v ≥ 0
+
+    with the smoothed hinge ℓ, and the weights c_t and margins b_t of the comparisons. The sum of v
+    is free: a fixed one would favour blocks with large margins over blocks with right ones.
+    """
+    margins = PRIOR_SCALE**2 * margins
+    weight = comparisons.weight / comparisons.weight.sum()
+
+    def objective(v: Array) -> tuple[float, Array]:
+        slack = np.maximum(comparisons.margin - margins @ v, 0.0)
+        slope = np.minimum(slack, 1.0)
+        apart = v - v.mean()
+        value = weight @ (slope * slack - 0.5 * slope**2) + 0.5 * BLOCK_RIDGE * apart @ apart
+        return float(value), BLOCK_RIDGE * apart - (weight * slope) @ margins
+
+    start = np.ones(margins.shape[1]) / margins.shape[1]
+    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 1000}
+    bounds = [(0.0, None)] * len(start)
+    v = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    if v.sum() > 1e-6:
+        shares: Array = v / v.sum()
+        return shares
+    warn("in no block are rows that should be close closer than others: all blocks count alike")
+    return start
 
 
 def apply_prior(
@@ -132,7 +234,8 @@ def apply_prior(
         else:
             prior = Prior(omega)
     if scales_rows_first(options):
-        X = ops.unit_rows(ops.minus_centre(X, ops.centre_of(X)))
+        centre = None if options.blocks is not None else ops.centre_of(X)
+        X = ops.unit_rows(ops.minus_centre(X, centre))
     unit = length_unit(X, options.scale, PRIOR_SCALE)
     scale = PRIOR_SCALE**2 / _mean_sq_distance(X, prior) if options.scale else 1.0
     return X, mapped, replace(prior, scale=scale), unit

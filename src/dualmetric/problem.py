@@ -18,6 +18,7 @@ from ._options import (
     with_options,
 )
 from ._types import Array, Matrix
+from .blocks import Blocks
 from .lift import Lift
 from .losses import LOSSES
 from .recovery import TOLERANCE
@@ -43,6 +44,7 @@ class DualOptions:
     """Whether the metric is rebuilt in the original space."""
 
     prior = None
+    blocks = None
 
     n_components: int | None = n_components_option(
         "None keeps all that are positive (the leading 50 above 4,000 features)."
@@ -192,6 +194,8 @@ class Problem:
     prior: Prior | None = None
     mapped: Matrix | None = None  # matrix by which rows were mapped first: the whitening prior's
     told: Any = 0.0  # what the prior says about each comparison, subtracted from its target
+    blocks: Blocks | None = None  # what the columns of X were weighted by
+    shares: dict[str, float] | None = None  # of each block in the mean squared distance, by name
 
 
 def length_unit(X: Matrix, scaled: bool = True, scale: float = SCALE) -> float:

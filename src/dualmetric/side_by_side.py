@@ -10,11 +10,11 @@ from ._arrays.namespace import to_numpy
 from ._arrays.ranking import rank_queries
 from ._types import Array, Matrix
 from ._validation import check_labels, joined_labels
-from .evaluation import most_votes
+from .labelled import most_votes
 from .metric import Metric
 
 N_NEIGHBORS = 10
-"""Rows that a query is shown, and among which `Scores.recalled` looks."""
+"""Rows that a query is shown, and among which `Scores.hits` looks."""
 
 N_VOTES = 5
 """Nearest rows that vote on the class of a query."""
@@ -38,7 +38,7 @@ class Scores:
         Whether the vote of the 5 nearest training rows (of the nearest other rows, where there
         are no training rows) gives the row's class. Where classes have as many votes, the first
         in sorted order wins.
-    recalled : ndarray of shape (n_rows,), bool
+    hits : ndarray of shape (n_rows,), bool
         Whether one of the 10 nearest other rows has the row's class.
     neighbors : ndarray of shape (n_rows, 10), int64
         Those nearest rows, the nearest first and the lower number first of equal distances. There
@@ -50,7 +50,7 @@ class Scores:
 
     average_precision: Array
     knn_correct: Array
-    recalled: Array
+    hits: Array
     neighbors: Array
     curve: Array
 
@@ -65,9 +65,9 @@ class Scores:
         return float(np.mean(self.knn_correct))
 
     @property
-    def recall(self) -> float:
+    def hit_rate(self) -> float:
         """Share, of the rows that share their class, that find one of it among the 10 nearest."""
-        return float(np.mean(self.recalled[~np.isnan(self.average_precision)]))
+        return float(np.mean(self.hits[~np.isnan(self.average_precision)]))
 
 
 def compare(
@@ -164,8 +164,8 @@ def _score(rows: Matrix, codes: Array, n_queries: int) -> Scores:
 
     rows = ops.canonical(ops.to_float64(to_numpy(rows)))
     rank_queries(rows, codes, np.arange(n_queries), rank, _BLOCK_BYTES)
-    recalled = (codes[neighbors] == codes[:n_queries, None]).any(axis=1)
-    return Scores(precision, knn_correct, recalled, neighbors, np.nanmean(curves, axis=0))
+    hits = (codes[neighbors] == codes[:n_queries, None]).any(axis=1)
+    return Scores(precision, knn_correct, hits, neighbors, np.nanmean(curves, axis=0))
 
 
 def _nearest(keys: Array, kth: Array, k: int) -> Array:

@@ -11,6 +11,9 @@ w_t = 1; a prior M₀ only lowers the targets, b_t ← b_t − ⟨M₀, A_t⟩. 
 
 and Δ = V/(λN) links the two (3). The first epoch is the modified SGD of Shalev-Shwartz and Zhang
 (2013), the others are SDCA: together CSDCA, as in the paper.
+
+A similarity qᵀWd is learned by the same steps, with A_t = q(d⁺ − d⁻)ᵀ and Δ = W − W₀: see
+`Bilinear`.
 """
 
 from collections.abc import Callable
@@ -19,9 +22,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ._arrays import ops
-from ._arrays.namespace import like, namespace, precision, to_numpy
+from ._arrays.namespace import blocks_of, like, namespace, precision, to_numpy
 from ._arrays.system import blas_threads_for
 from ._types import Array, Matrix
 from .losses import Loss
@@ -32,6 +36,95 @@ BLOCKED_ABOVE = 100
 
 ON_DEVICE_FROM = 1000
 """Dimensions from which rows on a device stay there: below, a step is shorter than a launch."""
+
+
+class Symmetric(NamedTuple):
+    """Rows of the problem of a metric: A_t = ½(uvᵀ + vuᵀ) of a comparison (a, b, c, d)."""
+
+    rows: Matrix  # Z
+
+    def zeros(self) -> Matrix:
+        """Return V of no comparisons."""
+        return ops.square(self.rows.shape[1], self.rows)
+
+    def factors(self, index: Array) -> tuple[Matrix, Matrix]:
+        """Return u and v of each comparison."""
+        return ops.differences(self.rows, index)
+
+    def gram(self, u: Matrix, v: Matrix) -> Matrix:
+        """⟨A_s, A_t⟩ = ½((u_s·u_t)(v_s·v_t) + (u_s·v_t)(v_s·u_t)), in float64."""
+        uv = _products64(u, v)
+        return 0.5 * (_products64(u, u) * _products64(v, v) + uv * uv.T)
+
+    def add(self, V: Matrix, delta: Array, u: Matrix, v: Matrix) -> None:
+        """Add Σ δ_t A_t to V."""
+        half = u.T @ (like(0.5 * delta, u)[:, None] * v)
+        V += half
+        V += half.T
+
+    def weighted_sum(self, index: Array, beta: Array) -> Matrix:
+        """V = Σ β_t A_t."""
+        return ops.comparison_matrix(self.rows, index, beta)
+
+    def margins(self, index: Array, V: Matrix) -> Array:
+        """⟨V, A_t⟩ of every comparison."""
+        return ops.margins(self.rows, index, V)
+
+
+class Bilinear(NamedTuple):
+    """Rows of the problem of a similarity: A_t = vuᵀ of a comparison (query, near, far).
+
+    v = q, the query, and u = d⁺ − d⁻, the difference of the documents near and far, whose widths
+    may differ. They may be sparse; both are on the host and of one precision.
+    """
+
+    queries: Matrix
+    documents: Matrix
+
+    def zeros(self) -> Matrix:
+        """Return V of no comparisons."""
+        return np.zeros((self.queries.shape[1], self.documents.shape[1]), self.documents.dtype)
+
+    def factors(self, index: Array) -> tuple[Matrix, Matrix]:
+        """Return u and v of each comparison, dense."""
+        query, near, far = index.T
+        apart = ops.take_rows(self.documents, near) - ops.take_rows(self.documents, far)
+        return ops.to_dense(apart), ops.to_dense(ops.take_rows(self.queries, query))
+
+    def gram(self, u: Matrix, v: Matrix) -> Matrix:
+        """⟨A_s, A_t⟩ = (q_s·q_t)(u_s·u_t), in float64."""
+        return _products64(u, u) * _products64(v, v)
+
+    def add(self, V: Matrix, delta: Array, u: Matrix, v: Matrix) -> None:
+        """Add Σ δ_t A_t to V."""
+        V += v.T @ (like(delta, u)[:, None] * u)
+
+    def weighted_sum(self, index: Array, beta: Array) -> Matrix:
+        """V = Σ β_t A_t = QᵀBD, where B holds β_t at (query, near) and −β_t at (query, far)."""
+        query, near, far = index.T
+        places = np.concatenate([query, query]), np.concatenate([near, far])
+        shape = self.queries.shape[0], self.documents.shape[0]
+        B = sp.csr_matrix((np.concatenate([beta, -beta]), places), shape=shape)
+        return np.asarray(ops.tdot(self.queries, ops.to_dense(B @ self.documents)))
+
+    def margins(self, index: Array, V: Matrix) -> Array:
+        """⟨V, A_t⟩ = qᵀVu of every comparison."""
+        image = ops.dot(self.queries, V)
+        found = np.empty(len(index), dtype=precision(V))
+        for block in blocks_of(V, len(index), 4 * V.itemsize * V.shape[1]):
+            query, near, far = index[block].T
+            apart = ops.take_rows(self.documents, near) - ops.take_rows(self.documents, far)
+            found[block] = namespace(V).vecdot(image[query], ops.to_dense(apart))
+        return found
+
+
+def _form_of(Z: Matrix | Bilinear) -> Symmetric | Bilinear:
+    return Z if isinstance(Z, Bilinear) else Symmetric(Z)
+
+
+def _products64(left: Matrix, right: Matrix) -> Matrix:
+    xp = namespace(left)
+    return xp.astype(left @ right.T, xp.float64, copy=False)
 
 
 class Epoch(NamedTuple):
@@ -57,7 +150,7 @@ class DualSolution:
 
 
 def solve_dual(
-    Z: Matrix,
+    Z: Matrix | Bilinear,
     comparisons: Comparisons,
     loss: Loss,
     *,
@@ -74,9 +167,10 @@ def solve_dual(
     ----------
     Z : array of shape (n_rows, m), C-contiguous, float32 or float64
         Rows in the space where the problem is solved. Those on a device come to the host where
-        they have fewer than 1,000 dimensions.
+        they have fewer than 1,000 dimensions. Queries and documents for a similarity: `Bilinear`.
     comparisons : Comparisons
-        Over the rows of Z, checked; ``margin`` holds the targets.
+        Over the rows of Z, checked; ``margin`` holds the targets. For a similarity, ``index`` has
+        three columns: the query, the document that should be near, and the one that should be far.
     loss : Loss
         See `dualmetric.losses`.
     reg : float
@@ -94,26 +188,28 @@ def solve_dual(
     """
     from ._arrays import kernels
 
-    n, m = len(comparisons), Z.shape[1]
-    if m < ON_DEVICE_FROM:
+    if not isinstance(Z, Bilinear) and Z.shape[1] < ON_DEVICE_FROM:
         Z = np.ascontiguousarray(to_numpy(Z))
+    form = _form_of(Z)
+    V = form.zeros()
+    n, m = len(comparisons), max(V.shape)
+    blocked = m > BLOCKED_ABOVE or isinstance(Z, Bilinear)
     # in the precision of the duals: rounding must not take one beyond its weight
-    weight = comparisons.weight.astype(precision(Z))
+    weight = comparisons.weight.astype(precision(V))
     comparisons = Comparisons(comparisons.index, comparisons.margin, weight)
     reg_n = reg * n
-    beta = np.zeros(n, dtype=precision(Z))
-    V = ops.square(m, Z)
+    beta = np.zeros(n, dtype=precision(V))
     history: list[Epoch] = []
 
     def record(epoch: int) -> bool:
-        history.append(_objectives(epoch, Z, comparisons, beta, V, loss, reg))
+        history.append(_objectives(epoch, form, comparisons, beta, V, loss, reg))
         if callback is not None:
             callback(history[-1])
         return tol is not None and history[-1].gap <= tol * history[-1].primal
 
     if warm_start is not None:
         beta[:] = _checked_duals(warm_start, comparisons, loss)
-        V = ops.comparison_matrix(Z, comparisons.index, beta)
+        V = form.weighted_sum(comparisons.index, beta)
         if record(0):
             return DualSolution(beta, history)
     shift = 1.0 - comparisons.margin
@@ -124,19 +220,19 @@ def solve_dual(
         ordered += [weight.take(order), beta.take(order)]
         sgd = epoch == 1 and warm_start is None
         start, step = (reg, reg) if sgd else (reg_n, 0.0)
-        run: Any = _blocked_epoch if m > BLOCKED_ABOVE else kernels.dual_epoch
-        with blas_threads_for(m) if m > BLOCKED_ABOVE else nullcontext():
+        run: Any = _blocked_epoch if blocked else kernels.dual_epoch
+        with blas_threads_for(m) if blocked else nullcontext():
             run(Z, *ordered, V, start, step, loss.logistic, loss.smoothing, loss.upper)
         beta[order] = ordered[-1]
         # V again from β, so that rounding does not build up and the gap below is the true one
-        V = ops.comparison_matrix(Z, comparisons.index, beta)
+        V = form.weighted_sum(comparisons.index, beta)
         if record(epoch):
             break
     return DualSolution(beta, history)
 
 
 def _blocked_epoch(
-    Z: Matrix,
+    Z: Matrix | Bilinear,
     index: Array,
     shift: Array,
     weight: Array,
@@ -149,38 +245,30 @@ def _blocked_epoch(
     """Do what the kernel ``dual_epoch`` does, a block of comparisons at a time.
 
     The steps are the same, not an approximation: within a block, ⟨V, A_t⟩ is its value at the
-    start of the block plus Σ_s δ_s⟨A_s, A_t⟩ over the steps since, and
-    ⟨A_s, A_t⟩ = ½((u_s·u_t)(v_s·v_t) + (u_s·v_t)(v_s·u_t)). V is read and written once per block,
-    by matrix products, rather than once per comparison. The products run where Z is, and the
-    steps, which are numbers, on the host.
+    start of the block plus Σ_s δ_s⟨A_s, A_t⟩ over the steps since. V is read and written once per
+    block, by matrix products, rather than once per comparison. The products run where the rows
+    are, and the steps, which are numbers, on the host.
     """
     from ._arrays import kernels
 
-    xp = namespace(Z)
-    size = ops.steps_at_once(Z)
+    form, xp = _form_of(Z), namespace(V)
+    size = ops.steps_at_once(V)
     for first in range(0, len(index), size):
         part = slice(first, first + size)
-        u, v = ops.differences(Z, index[part])
-        uu, vv, uv = (
-            xp.astype(left @ right.T, xp.float64, copy=False)
-            for left, right in ((u, u), (v, v), (u, v))
-        )
-        G = to_numpy(0.5 * (uu * vv + uv * uv.T))
+        u, v = form.factors(index[part])
+        G = to_numpy(form.gram(u, v))
         start = to_numpy(xp.vecdot(u, v @ V))
         delta = np.empty(len(start), dtype=beta.dtype)
         here = shift[part], weight[part], beta[part]
         kernels.dual_block(start, G, *here, delta, reg_n + first * reg_step, reg_step, *loss)
         moved = np.flatnonzero(delta)
         if len(moved):
-            u, v = ops.take_rows(u, moved), ops.take_rows(v, moved)
-            half = u.T @ (like(0.5 * delta[moved], Z)[:, None] * v)
-            V += half
-            V += half.T
+            form.add(V, delta[moved], ops.take_rows(u, moved), ops.take_rows(v, moved))
 
 
 def _objectives(
     epoch: int,
-    Z: Matrix,
+    form: Symmetric | Bilinear,
     comparisons: Comparisons,
     beta: Array,
     V: Matrix,
@@ -195,7 +283,7 @@ def _objectives(
     """
     reg_n = reg * len(comparisons)
     weight, shift = comparisons.weight.astype(np.float64), 1.0 - comparisons.margin
-    z = ops.margins(Z, comparisons.index, V).astype(np.float64) / reg_n + shift
+    z = form.margins(comparisons.index, V).astype(np.float64) / reg_n + shift
     value, conjugate = weight * loss.value(z), weight * loss.conjugate(beta / weight)
     norm = float(np.sqrt(ops.column_dots(V, V).sum())) / reg_n
     ridge = 0.5 * reg * norm**2

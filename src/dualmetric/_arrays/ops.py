@@ -110,7 +110,9 @@ def take_rows(X: Matrix, rows: Array) -> Matrix:
 
 
 def take_columns(X: Matrix, columns: Array) -> Matrix:
-    """Copy the given columns of a dense X."""
+    """Copy the given columns of X."""
+    if is_sparse(X):
+        return X[:, columns]
     return namespace(X).take(X, indices_like(columns, X), axis=1)
 
 
@@ -172,7 +174,9 @@ def to_float64(A: Matrix) -> Matrix:
 
 
 def beside(A: Matrix, B: Matrix) -> Matrix:
-    """The columns of A, then those of B."""
+    """The columns of A, then those of B: sparse where A is."""
+    if is_sparse(A):
+        return sp.hstack([A, sp.csr_matrix(B)], format="csr")
     return namespace(A).concat([A, B], axis=1)
 
 
@@ -277,6 +281,31 @@ def unit_rows(X: Matrix) -> Matrix:
             X = divided_rows(X, xp.where(extreme, peaks, xp.ones_like(lengths)))
             lengths = row_lengths(X)
     return divided_rows(X, lengths)
+
+
+def unit_blocks(X: Matrix, of: Array, n_blocks: int) -> Matrix:
+    """Each block of columns of each row scaled to length one; zeros stay zero.
+
+    ``of`` holds the number of the block of each column.
+    """
+    X = unit_rows(X)  # squares now stay in the range of floats
+    parts = (take_columns(X, np.flatnonzero(of == block)) for block in range(n_blocks))
+    xp = namespace(X)
+    lengths = xp.stack([row_lengths(part) for part in parts], axis=1)
+    lengths = xp.where(lengths == 0, xp.ones_like(lengths), lengths)
+    if not is_sparse(X):
+        return X / take_columns(lengths, of)
+    X.data /= lengths[np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), of[X.indices]]
+    return X
+
+
+def scaled_columns(X: Matrix, by: Array) -> Matrix:
+    """Each column multiplied by its own number: a new matrix."""
+    if not is_sparse(X):
+        return X * like(by, X)
+    X = canonical(X).copy()
+    X.data *= by[X.indices].astype(X.dtype)
+    return X
 
 
 def divided_rows(X: Matrix, by: Matrix) -> Matrix:

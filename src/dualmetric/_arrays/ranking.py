@@ -203,16 +203,20 @@ def rank_queries(
         run_blocks(work, len(queries), smallest=1 + 2**17 // n)
 
 
-def squared_distances(X: Matrix) -> tuple[Callable[[Array, Array], None], Array]:
+def squared_distances(
+    X: Matrix, n_ranked: int | None = None
+) -> tuple[Callable[[Array, Array], None], Array]:
     """Prepare distances between rows of X, all scaled by one power of two.
 
     Returns a function, ``fill(queries, out)``, that writes ‖x_q − x_c‖² for each q of ``queries``
-    and each row c; and, for each row, the number of the first row that equals it.
+    and each c of the first ``n_ranked`` rows (all, if None); and, for each row, the number of the
+    first row that equals it.
     """
-    return _dense_distances(X) if ops.is_dense(X) else _csr_distances(X)
+    n_ranked = X.shape[0] if n_ranked is None else n_ranked
+    return _dense_distances(X, n_ranked) if ops.is_dense(X) else _csr_distances(X, n_ranked)
 
 
-def _dense_distances(X: Array) -> tuple[Callable[[Array, Array], None], Array]:
+def _dense_distances(X: Array, n_ranked: int) -> tuple[Callable[[Array, Array], None], Array]:
     n, d = X.shape
     # [−2a, ‖a‖², 1]·[b, 1, ‖b‖²]: the product gives distances in one pass over the block
     right = np.empty((n, d + 2))
@@ -229,19 +233,19 @@ def _dense_distances(X: Array) -> tuple[Callable[[Array, Array], None], Array]:
         left = right[queries]
         left[:, :d] *= -2.0
         left[:, [d, d + 1]] = left[:, [d + 1, d]]
-        np.matmul(left, right.T, out=out)
+        np.matmul(left, right[:n_ranked].T, out=out)
 
     return fill, first_equal(row.tobytes() for row in rows)
 
 
-def _csr_distances(X: Any) -> tuple[Callable[[Array, Array], None], Array]:
+def _csr_distances(X: Any, n_ranked: int) -> tuple[Callable[[Array, Array], None], Array]:
     from . import kernels
 
     X = X.copy()
     X.sum_duplicates()
     X.eliminate_zeros()
     X.data = np.ldexp(X.data, -_exponent(X.data))
-    by_columns = X.tocsc()
+    by_columns = X[:n_ranked].tocsc()
     columns = by_columns.data, by_columns.indices, by_columns.indptr
     norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
 

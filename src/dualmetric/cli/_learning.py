@@ -1,8 +1,8 @@
 """The steps of ``fit`` and ``evaluate``: splitting the rows, learning, and scoring."""
 
 from collections.abc import Iterator
+from copy import copy
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from ..estimators.dual import DualEstimator
 from ..io.rowfiles import RowFile
 from ..metric import Metric
 from ..side_by_side import compare
-from ..supervision import Comparisons, Triplets
 from ..tfidf import fit_idf, weigh
-from ._data import numbers_to_score, read_row_numbers
+from ._data import numbers_to_score
+from ._methods import in_flags
 from ._options import HOLDOUT
 from ._output import note
 from ._progress import Steps
@@ -128,16 +128,9 @@ def rows_to_evaluate(metric: Metric, file: RowFile, rows: Rows) -> tuple[Array, 
     return numbers_to_score(file), file.train_idx, False
 
 
-def read_supervision(
-    file: RowFile, train: Array, triplets: Path | None, comparisons: Path | None
-) -> Any:
-    """What is known about the training rows: triplets, comparisons, labels, or None."""
-    path = triplets or comparisons
-    if path is None:
-        return None if file.y is None else file.y[train]
-    kind: Any = Comparisons if triplets is None else Triplets
-    name = kind.__name__.lower()
-    index = read_row_numbers(path, kind, file.X.shape[0]).index
+def of_training_rows(known: Any, name: str, train: Array) -> Any:
+    """Triplets or comparisons of the training rows; those that name others are left out."""
+    index = known.index
     kept = index[np.isin(index, train).all(axis=1)]
     if len(kept) == 0:
         raise ValueError(
@@ -145,7 +138,7 @@ def read_supervision(
         )
     if len(kept) < len(index):
         note(f"{len(kept):,} of {len(index):,} {name} are used: the others name held-out rows")
-    return kind(np.searchsorted(train, kept))
+    return type(known)(np.searchsorted(train, kept))
 
 
 def look_like_counts(X: Any) -> bool:
@@ -160,6 +153,9 @@ def learn(estimator: Any, rows: Rows, train: Array, y: Any, tfidf: bool, steps: 
         steps.begin("weighting")
         idf = fit_idf(X)
         X = TrainingRows(rows, train, idf)
+        if (queries := getattr(y, "queries", None)) is not None:
+            y = copy(y)
+            y.queries = TrainingRows(queries, np.arange(queries.shape[0]), idf)
     is_search = isinstance(estimator, MetricCV)
     steps.begin("choosing and learning" if is_search else "learning")
     progress: dict[str, Any] = {"callback": steps.advance} if is_search else {}
@@ -167,7 +163,10 @@ def learn(estimator: Any, rows: Rows, train: Array, y: Any, tfidf: bool, steps: 
         progress["callback"] = lambda epoch: steps.advance(
             epoch.epoch, estimator.max_epochs, f"duality gap {epoch.gap:.3g}"
         )
-    estimator.fit(X, y, **progress)
+    try:
+        estimator.fit(X, y, **progress)
+    except ValueError as error:
+        raise ValueError(in_flags(str(error))) from error
     return estimator.metric_ if idf is None else estimator.metric_.with_idf(idf)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
 
 _CLASSES = ("DuRP", "DuOri", "SRP", "SPCA", "OASIS", "LMNN", "Whitening", "Euclidean")
 METHODS = {"auto": "MetricCV"} | {name.lower(): name for name in _CLASSES}
-# methods that cannot learn from triplets or comparisons
+# methods that learn from labels only, or not at all
 NEED_LABELS = ("lmnn", "euclidean")
+_CVS = {"labels": ("classes",)} | dict.fromkeys(
+    ("--positives", "--relevance"), ("queries", "documents")
+)
 # flags with another name than their option
 _SHORT_NAMES = {"n_components": "rank", "n_projections": "projections"}
 
@@ -76,13 +80,43 @@ def build_estimator(method: str, given: dict[str, str | None], seed: int) -> Any
         text, flag = given.get(name), _flag_name(name)
         if text is None:
             continue
+        declared = accepted.get(name, option)
+        if declared.kind == "object":  # what it may be is declared with the candidates of "auto"
+            declared = getattr(_options_of("auto").get(f"{flag}s"), "each", None) or declared
         if name in accepted:
-            parameters[name] = _value(text, accepted[name], f"--{flag}")
+            parameters[name] = _value(text, declared, f"--{flag}")
         elif f"{flag}s" in accepted:  # of "auto": the only candidate
-            parameters[f"{flag}s"] = [_value(text, option, f"--{flag}")]
+            parameters[f"{flag}s"] = [_value(text, declared, f"--{flag}")]
         else:
             raise ValueError(f"--{flag} does not apply to --method {method}: leave it out")
     return getattr(estimators, METHODS[method])(**parameters)
+
+
+def in_flags(message: str) -> str:
+    """An error of an estimator, with flags in place of its options."""
+    names = "|".join((*estimator_options(), "cv"))
+
+    def flag(found: re.Match[str]) -> str:
+        value = found[2].strip("'")
+        return f"--{_flag_name(found[1])} {'none' if value == 'None' else value}"
+
+    message = message.replace("use cv=None", "leave --cv out")
+    message = re.sub(rf"\b({names})=('[^']*'|[-\w.]*\w)", flag, message)
+    message = re.sub(r"(?<!--)\bshrinkage\b", "--shrinkage", message)
+    return re.sub(r"\b([uU]se) DuRP,", r"\1 --method durp,", message)
+
+
+def read_cv(text: str, method: str, known: str) -> int | str:
+    """What ``--cv`` says, for labels or another kind of what is ``known``."""
+    if method != "auto":
+        raise ValueError(f"--cv does not apply to --method {method}: leave it out")
+    if text.isdecimal() and int(text) >= 2:
+        return int(text)
+    allowed = _CVS.get(known, ())
+    if text not in allowed:
+        words = ", ".join((*allowed, "or a number of parts" if allowed else "a number of parts"))
+        raise ValueError(f"--cv with {known} must be {words} of at least 2; got {text!r}")
+    return text
 
 
 def _value(text: str, option: Option, flag: str) -> Any:

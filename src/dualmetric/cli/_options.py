@@ -18,7 +18,7 @@ DataFile = Annotated[
     argument(
         metavar="DATA",
         help="Rows: .npz, .npy, .csv, .parquet (or a folder of them) or svmlight (.svm, .libsvm, "
-        "also .gz, .bz2).",
+        "also .gz, .bz2); or a folder in BEIR's layout with vectors, corpus.npy and queries.npy.",
     ),
 ]
 Labels = Annotated[
@@ -30,6 +30,31 @@ Labels = Annotated[
     ),
 ]
 Names = Annotated[Path | None, file_option(help="Names of the features, one per line.")]
+# what is known about rows; --triplets and --comparisons are of fit alone
+Pairs = Annotated[
+    Path | None,
+    file_option(
+        help="Pairs of row numbers, and 1 for the same or 0 for different (without it, all are the "
+        "same): .csv, .tsv, .npy, .npz or .parquet."
+    ),
+]
+Positives = Annotated[
+    Path | None,
+    file_option(help="Numbers of queries and of documents (rows of DATA) that are right for them."),
+]
+Relevance = Annotated[
+    Path | None,
+    file_option(
+        help="Numbers of queries and documents, and grades from 0; or a sparse .npz of queries × "
+        "documents."
+    ),
+]
+Queries = Annotated[
+    Path | None,
+    file_option(
+        help="Rows of the queries, in any form of DATA. Default: queries are rows of DATA."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Json = Annotated[
     Path | None,

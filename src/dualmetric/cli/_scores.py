@@ -15,11 +15,26 @@ NAMES = {
     "cosine": "plain cosine distance",
     "learned": "learned distance",
 }
-HEADINGS = {"map": "mAP %", "knn": "5-NN %", "recall": "recall@10 %"}
-_PURPOSES = {"knn": "for k-NN classification", "recall": "in recall@10"}
+HEADINGS = {"map": "mAP %", "knn": "5-NN %", "hit_rate": "hit rate@10 %"}
+# the same for judged documents and for pairs: what comes first decides
+JUDGED = {
+    "ndcg": "nDCG@10 %",
+    "map": "mAP %",
+    "recall": "recall@10 %",
+    "precision": "precision@10 %",
+    "hit_rate": "hit rate@10 %",
+    "reciprocal_rank": "reciprocal rank %",
+}
+TAR = {"1e-2": 0.01, "1e-3": 0.001, "1e-4": 0.0001}  # false accept rates
+PAIRS = {"average_precision": "average precision %"} | {
+    f"tar_at_far_{name}": f"TAR at FAR {100 * rate:g} %" for name, rate in TAR.items()
+}
+ALL_HEADINGS = {**HEADINGS, **JUDGED, **PAIRS}
+_PURPOSES = {"knn": "for k-NN classification"}
 
 _OTHER_SETTINGS = ", or try other settings, such as --shrinkage 0.3 or --distance cosine"
 # for the methods that have no such settings
+_OTHER_METHODS = ", or try --method auto, or --prior identity with durp or duori"
 _OTHERWISE = dict.fromkeys(("OASIS", "LMNN"), ", or try --method auto") | {"Euclidean": ""}
 
 Numbers = dict[str, dict[str, float]]
@@ -39,15 +54,24 @@ def with_intervals(scores: dict[str, Scores]) -> dict[str, Any]:
     return result
 
 
+def as_kept(scores: dict[str, Any]) -> Numbers:
+    """The same without intervals, as a metric file holds them."""
+    return {
+        name: {key: value for key, value in values.items() if key in ALL_HEADINGS}
+        for name, values in scores.items()
+    }
+
+
 def score_table(numbers: dict[str, Any]) -> Table:
     """The scores of each distance, one line each; the best of each column in bold."""
     table = Table("distance")
-    for heading in HEADINGS.values():
-        table.add_column(heading, justify="right")
-    best = {key: max(values[key] for values in numbers.values()) for key in HEADINGS}
+    keys = _keys(numbers)
+    for key in keys:
+        table.add_column(ALL_HEADINGS[key], justify="right")
+    best = {key: max(values[key] for values in numbers.values()) for key in keys}
     for name, values in numbers.items():
         cells = []
-        for key in HEADINGS:
+        for key in keys:
             shown = f"{100 * values[key]:.1f}"
             if interval := values.get(f"{key}_interval"):
                 shown += f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})"
@@ -81,8 +105,14 @@ def rank_in_words(result: dict[str, Any]) -> str:
 
 
 def is_better(numbers: Numbers) -> bool:
-    """Whether the learned distance ranks better, by mAP, than both plain ones."""
-    return numbers["learned"]["map"] > numbers[_rival(numbers, "map")]["map"]
+    """Whether the learned distance is better than both plain ones, by the first score."""
+    key = _keys(numbers)[0]
+    return numbers["learned"][key] > numbers[_rival(numbers, key)][key]
+
+
+def _keys(numbers: Numbers) -> list[str]:
+    """Names of the scores, the one that decides first."""
+    return [key for key in next(iter(numbers.values())) if key in ALL_HEADINGS]
 
 
 def _rival(numbers: Numbers, key: str) -> str:
@@ -92,18 +122,25 @@ def _rival(numbers: Numbers, key: str) -> str:
 
 def verdict(numbers: Numbers, method: object = None) -> str:
     """Whether learning was worth it, in words; ``method`` is the name of the estimator."""
-    rival = _rival(numbers, "map")
-    learned, plain = (f"{100 * numbers[name]['map']:.1f} %" for name in ("learned", rival))
+    first, *others = _keys(numbers)
+    names = {key: ALL_HEADINGS[key].removesuffix(" %") for key in (first, *others)}
+    rival = _rival(numbers, first)
+    learned, plain = (f"{100 * numbers[name][first]:.1f} %" for name in ("learned", rival))
     if not is_better(numbers):
         advice = _OTHERWISE.get(str(method), _OTHER_SETTINGS)
+        if first != "map":
+            advice = _OTHER_METHODS
         return (
-            f"The learned distance is not better than {NAMES[rival]} on these rows (mAP {learned}, "
-            f"compared with {plain}): use {NAMES[rival]}{advice}."
+            f"The learned distance is not better than {NAMES[rival]} on these rows ({names[first]} "
+            f"{learned}, compared with {plain}): use {NAMES[rival]}{advice}."
         )
-    said = f"The learned distance ranks better than {NAMES[rival]}: mAP {learned}, not {plain}."
+    said = (
+        f"The learned distance ranks better than {NAMES[rival]}: {names[first]} {learned}, not "
+        f"{plain}."
+    )
     losses = []
-    for key, purpose in _PURPOSES.items():  # scores that got worse, as they are shown
-        rival = _rival(numbers, key)
+    for key in others:  # scores that got worse, as they are shown
+        rival, purpose = _rival(numbers, key), _PURPOSES.get(key, f"in {names[key]}")
         ours, theirs = (round(100 * numbers[name][key], 1) for name in ("learned", rival))
         if ours < theirs:
             losses.append(f"{NAMES[rival]} is better {purpose}: {theirs:.1f} %, not {ours:.1f} %")

@@ -2,11 +2,22 @@
 
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ._options import DataFile, Json, Labels, MetricFile, Names, file_option
+from ._options import (
+    DataFile,
+    Json,
+    Labels,
+    MetricFile,
+    Names,
+    Pairs,
+    Positives,
+    Queries,
+    Relevance,
+    file_option,
+)
 
 EVALUATED_ROWS = 20_000
 VOTING_ROWS = 50_000
@@ -20,6 +31,10 @@ def evaluate(
     metric: MetricFile,
     data: DataFile,
     labels: Labels = None,
+    pairs: Pairs = None,
+    positives: Positives = None,
+    relevance: Relevance = None,
+    queries: Queries = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help=_REPORT)] = None,
     texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
     image_shape: Annotated[str | None, typer.Option(metavar="HxW", help=_SHAPE)] = None,
@@ -31,26 +46,62 @@ def evaluate(
     If the metric was learned from a part of DATA, the other rows are scored; in a file with
     train_idx and test_idx, the test rows. k-NN then searches the training rows. Otherwise all rows
     of DATA are scored, each against all others.
+
+    With --pairs, --positives or --relevance, or a folder in BEIR's layout (its qrels/test.tsv),
+    all pairs or queries that are given are scored.
     """
     from ..intervals import paired_interval
     from ..side_by_side import compare
     from ._data import load_metric, read_data_for, read_lines
+    from ._judging import score_known
+    from ._known import noun_of, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
     from ._output import check_output, make_console, note, write_file, write_json
     from ._scores import is_better, score_table, verdict, with_intervals
 
-    inputs = (metric, data, texts, names)
+    given = {"pairs": pairs, "positives": positives, "relevance": relevance}
+    source = source_of(given, queries, data, "test")
+    inputs = (metric, data, *given.values(), queries, texts, names)
     check_output(report, "--report", *inputs)
     check_output(json, "--json", *inputs, report)
     if report is None and (texts is not None or image_shape is not None):
         raise ValueError("--texts and --image-shape are for the page: give --report too")
     if texts is not None and image_shape is not None:
         raise ValueError("rows are shown as texts or as pictures: give --texts or --image-shape")
+    if report is not None and source is not None:
+        raise ValueError(f"--report shows rows with labels: leave it out with --{source[0]}")
     learned = load_metric(metric)
     shape = None if image_shape is None else _shape(image_shape, learned.n_features)
     file, rows = read_data_for(learned, data, labels)
+    console = make_console(json)
+
+    def show(numbers: dict[str, Any], n_scored: int, what: str) -> None:
+        console.print(f"On {n_scored:,} {what}, with 95 % confidence intervals:")
+        console.print(score_table(numbers))
+        console.print(verdict(numbers, learned.info.get("method")))
+
+    def write(numbers: dict[str, Any], gain: dict[str, Any], **n_rows: int) -> None:
+        result = {
+            "metric": str(metric),
+            "data": str(data),
+            "rows": n_rows,
+            "scores": numbers,
+            "gain": gain,
+            "better": is_better(numbers),
+        }
+        write_json(json, "evaluate", result)
+
+    if source is not None:
+        known = read_known(source, data, file, rows, queries)
+        numbers, gain, n_scored = score_known(learned, rows, known)
+        show(numbers, n_scored, noun_of(source))
+        write(numbers, gain, scored=n_scored, training=0)
+        return
     if file.y is None:
-        raise ValueError(f"{data} has no labels to score by: name a file or column with --labels")
+        raise ValueError(
+            f"{data} has no labels to score by: name a file or column with --labels, or give "
+            "--pairs, --positives or --relevance"
+        )
     feature_names = read_lines(names, "--names", learned.n_features, "feature")
     lines = read_lines(texts, "--texts", rows.shape[0], "row")
     chosen, voters, held_out = rows_to_evaluate(learned, file, rows)
@@ -62,11 +113,7 @@ def evaluate(
         base = take_at_most(rows, file.y, voters, VOTING_ROWS)[:2]
     scores = compare(learned, X, y, *base)
     numbers = with_intervals(scores)
-    console = make_console(json)
-    which = "rows that were held out by fit" if held_out else "rows"
-    console.print(f"On {len(scored):,} {which}, with 95 % confidence intervals:")
-    console.print(score_table(numbers))
-    console.print(verdict(numbers, learned.info.get("method")))
+    show(numbers, len(scored), "rows that were held out by fit" if held_out else "rows")
     if report is not None:
         from ..report import build_report
 
@@ -89,15 +136,7 @@ def evaluate(
     for name in ("euclidean", "cosine"):
         interval = paired_interval(ours.average_precision, scores[name].average_precision)
         gain[name] = {"map": ours.map - scores[name].map, "map_interval": list(interval)}
-    result = {
-        "metric": str(metric),
-        "data": str(data),
-        "rows": {"scored": len(scored), "training": 0 if base[1] is None else len(base[1])},
-        "scores": numbers,
-        "gain": gain,
-        "better": is_better(numbers),
-    }
-    write_json(json, "evaluate", result)
+    write(numbers, gain, scored=len(scored), training=0 if base[1] is None else len(base[1]))
 
 
 def _shape(text: str, n_features: int) -> tuple[int, ...]:

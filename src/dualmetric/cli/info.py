@@ -46,12 +46,16 @@ def _numbers(value: Any, keys: Any, *kinds: type) -> dict[str, Any] | None:
 
 def _scores(value: Any) -> dict[str, Any] | None:
     """The scores of those distances that have all of them."""
-    from ._scores import HEADINGS, NAMES
+    from ._scores import HEADINGS, JUDGED, NAMES, PAIRS
 
     kept = _checked(value, dict) or {}
-    found = {name: _numbers(kept.get(name), HEADINGS, int, float) for name in NAMES}
-    valid = {k: v for k, v in found.items() if v and all(0 <= share <= 1 for share in v.values())}
-    return valid or None
+    # few pairs have no rates
+    for keys in (HEADINGS, JUDGED, *(list(PAIRS)[:n] for n in range(len(PAIRS), 0, -1))):
+        found = {name: _numbers(kept.get(name), keys, int, float) for name in NAMES}
+        valid = {k: v for k, v in found.items() if v and all(0 <= x <= 1 for x in v.values())}
+        if valid:
+            return valid
+    return None
 
 
 def _show(console: Any, result: dict[str, Any]) -> None:
@@ -80,5 +84,5 @@ def _show(console: Any, result: dict[str, Any]) -> None:
         facts.append(("rows", f"{learned}, {rows['held_out']:,} held out"))
     print_facts(console, [(printable(name), printable(value)) for name, value in facts])
     if result["scores"]:
-        console.print("On held-out rows, when the metric was learned:")
+        console.print("On what was held out when the metric was learned:")
         console.print(score_table(result["scores"]))

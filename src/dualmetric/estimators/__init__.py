@@ -4,7 +4,19 @@ from .base import Euclidean
 from .dual import SPCA, SRP, DuOri, DuRP
 from .lmnn import LMNN
 from .oasis import OASIS
+from .query import QueryMetric
 from .search import MetricCV
 from .whitening import Whitening
 
-__all__ = ["LMNN", "OASIS", "SPCA", "SRP", "DuOri", "DuRP", "Euclidean", "MetricCV", "Whitening"]
+__all__ = [
+    "LMNN",
+    "OASIS",
+    "SPCA",
+    "SRP",
+    "DuOri",
+    "DuRP",
+    "Euclidean",
+    "MetricCV",
+    "QueryMetric",
+    "Whitening",
+]

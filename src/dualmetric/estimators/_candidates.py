@@ -17,19 +17,25 @@ import numpy as np
 
 from .. import learn as stages
 from .._arrays import ops
+from .._rows import open_rows
 from .._types import Array, Matrix
 from ..learn import SPAN_LIMIT
 from ..lift import LANDMARKS
+from ..prior import resolve_blocks
+from ..problem import LiftedRows
 from ..recovery import DEFAULT_WIDE_RANK, Directions
 from ..scatter import DENSE_LIMIT, scatter_of
 from ..supervision import Split
-from .base import generator
-from .dual import DuRP
+from .base import Training, generator
+from .dual import DuOri, DuRP
 
 _ALL_DIRECTIONS = 1000
 """Features up to which all directions are found, not the leading ones only."""
 
 _SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01)
+_PRIOR_REGS = (1e-4, 1e-3, 3e-3, 1e-2, 1e-1)
+_PRIOR_TRIPLETS = 50_000
+_PRIOR_PROJECTIONS = 400
 # many features vary too little to be whitened strongly, and each step down costs more
 _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7)
 
@@ -62,34 +68,52 @@ class Candidate:
 
 
 def score_candidates(
-    X: Matrix, split: Split, search: Any, n_classes: int | None, seed: int
+    X: Matrix,
+    split: Split,
+    search: Any,
+    families: Sequence[str],
+    n_classes: int | None,
+    distance: str | None,
+    names: Any,
+    seed: int,
 ) -> Iterator[list[Candidate]]:
     """Learn from one part of the rows with all settings of a `MetricCV`, and score on the other.
 
     Yields candidates in groups, in an order that is the same for every split. The first group holds
-    the plain distances.
+    the plain distances. A prior is that of ``distance``, or of the better one of them; ``names``
+    are those of the features.
     """
     rows = ops.take_rows(X, split.train_rows), ops.take_rows(X, split.test_rows)
-    yield list(_scored("Euclidean", {}, rows, ("euclidean", "cosine"), split, 0.0))
+    plain = list(_scored("Euclidean", {}, rows, ("euclidean", "cosine"), split, 0.0))
+    yield plain
+    if distance is None:
+        distance = max(plain, key=lambda candidate: candidate.mean).params["distance"]
+    yield from _corrected(rows, split, search, families, distance, names, seed)
     shrinkages = search.shrinkages
     if shrinkages is None:
         n, d = rows[0].shape
         shrinkages = _WIDE_SHRINKAGES if d > DENSE_LIMIT and n >= SPAN_LIMIT else _SHRINKAGES
-    yield from _whitened(rows, split, shrinkages, search.distances)
-    for lift in _lifts(X, search.lifts):
+    if "scatter" in families:
+        yield from _whitened(rows, split, shrinkages, search.distances)
+    for lift in _lifts(X, search.lifts) if "dual" in families else ():
         ranks = _ranks(search.ranks, n_classes, X.shape, lift)
         yield from _learned(rows, split, lift, shrinkages, ranks, search, seed)
 
 
-def n_groups(X: Matrix, search: Any) -> int:
+def n_groups(X: Matrix, search: Any, families: Sequence[str]) -> int:
     """How many groups `score_candidates` yields for a split, at most."""
     shrinkages = len(search.shrinkages or _SHRINKAGES)
     learned = len(_lifts(X, search.lifts)) * len(search.samplers) * len(search.regs)
-    return 1 + shrinkages + learned * shrinkages
+    return (
+        1
+        + len(_prior_settings(X.shape[1], families))
+        + shrinkages * ("scatter" in families)
+        + learned * shrinkages * ("dual" in families)
+    )
 
 
 def fixed_options(search: Any) -> dict[str, Any]:
-    """Options of `DuRP` that all candidates have."""
+    """Options of `DuRP` that all candidates without a prior have."""
     return {name: getattr(search, name) for name in ("n_projections", "n_triplets", "max_epochs")}
 
 
@@ -131,6 +155,60 @@ def _scored(
         scores = split.judge(train, test)
         params = {**params, "distance": distance}
         yield Candidate(method, params, scores, spent, perf_counter() - begin)
+
+
+def _prior_settings(n_features: int, families: Sequence[str]) -> list[dict[str, Any]]:
+    """Settings of the candidates with a prior, apart from λ."""
+    settings: list[dict[str, Any]] = []
+    if "identity" in families:
+        settings.append({"prior": "identity"})
+    if "whitening" in families and n_features <= _ALL_DIRECTIONS:
+        settings.append({"prior": "whitening", "shrinkage": 0.9})
+    margins = [1.0] if n_features <= _ALL_DIRECTIONS else [0.4, 1.0]
+    return [{**setting, "margin": margin} for setting in settings for margin in margins]
+
+
+def _corrected(
+    rows: tuple[Matrix, Matrix],
+    split: Split,
+    search: Any,
+    families: Sequence[str],
+    distance: str,
+    names: Any,
+    seed: int,
+) -> Iterator[list[Candidate]]:
+    """Candidates with a prior: one group for each prior and margin, which share comparisons."""
+    train = rows[0]
+    n, d = train.shape
+    # the size of the correction matters, and few projections make it too large
+    method: Any = DuOri if d <= _ALL_DIRECTIONS else DuRP
+    training = Training(open_rows(train)[0], split.train, np.arange(n), train, split.train)
+    for setting in _prior_settings(d, families):
+        begin = perf_counter()
+        params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
+        params["n_triplets"] = min(search.n_triplets, _PRIOR_TRIPLETS)
+        if method is DuRP:
+            params["n_projections"] = _PRIOR_PROJECTIONS
+        if search.blocks is not None:
+            params["blocks"] = search.blocks
+        after_sampling = generator(seed)
+        options = resolve_blocks(method(**params), d, names)
+        problem = stages.pose(train, split.train, options, after_sampling)
+        group = []
+        for reg in _PRIOR_REGS:
+            model = method(**params, reg=reg)
+            rng, clock = deepcopy(after_sampling), stages.Clock()
+            options = resolve_blocks(model, d, names)
+            found = stages.learn_posed(problem, LiftedRows(train), options, rng, clock)
+            metric = model.metric_of(found, training)
+            mapped = [metric.embedding(part) for part in rows]
+            mapped = [part.positive if part.negative is None else part for part in mapped]
+            spent, begin = perf_counter() - begin, perf_counter()
+            scores = split.judge(*mapped)
+            took = perf_counter() - begin
+            group.append(Candidate(method.__name__, {**params, "reg": reg}, scores, spent, took))
+            begin = perf_counter()
+        yield group
 
 
 def _whitened(

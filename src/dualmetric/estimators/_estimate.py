@@ -62,7 +62,7 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
         d = min(n, LANDMARKS)
         read += n * d * itemsize + 4 * d * d * 8  # kernel features, and what gives them
         n_entries, sparse = n * d, False
-    if options.prior is not None:
+    if options.prior is not None or options.blocks is not None:
         read += 2 * n_entries * (itemsize + 4 * sparse)  # rows whitened, and at length one
         read += 4 * min(d, DENSE_LIMIT) ** 2 * 8
     m = min(getattr(options, "n_projections", d), d)

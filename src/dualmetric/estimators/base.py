@@ -12,11 +12,13 @@ from sklearn.base import (
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import ops
+from .._arrays import judged, ops
 from .._arrays.namespace import in_full_precision, to_numpy
 from .._options import check_options, option, with_options
 from .._rows import Rows, column_means, open_rows
 from .._types import Array, Matrix
+from .._validation import warn
+from ..blocks import Blocks
 from ..lift import Lift
 from ..metric import Metric
 from ..problem import LiftedRows
@@ -55,7 +57,8 @@ def open_training(
         rows.check_width(known.n_features, owner)
         rows.names = rows.names or known.feature_names
     n = check_two_rows(rows, owner)
-    whole = as_supervision(y, n, owner)
+    _hint_at_pairs(X, y)
+    whole = as_supervision(y, n, owner, rows.names)
     numbers = whole.choose(n, estimator.max_rows, rng)
     chosen = numbers[numbers < n]
     if getattr(estimator, "verbose", 0) and len(chosen) < n:
@@ -70,8 +73,21 @@ def open_training(
             f"queries have {queries.shape[1]} features and X has {rows.n_features}: a metric "
             "compares rows of the same features; for queries of another width use QueryMetric"
         )
-    X = ops.stacked([rows.take(chosen), queries])
+    X = judged.below(rows.take(chosen), queries)
     return Training(rows, whole, numbers, X, whole.take(numbers))
+
+
+def _hint_at_pairs(X: Any, y: Any) -> None:
+    """Say so where X looks like pairs of row numbers."""
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] != 2 or X.dtype.kind not in "iu":
+        return
+    if y is None or isinstance(y, Supervision | str):
+        return
+    if np.isin(to_numpy(y), (-1, 1)).all() and X.min() >= 0:
+        warn(
+            "X has two columns of whole numbers, and y holds -1 and 1 only: if these are pairs of "
+            "row numbers, pass the rows themselves as X and Pairs(pairs, same) as y"
+        )
 
 
 def check_two_rows(rows: Rows, owner: str) -> int:
@@ -103,11 +119,12 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         training: Training,
         lifted: LiftedRows | None = None,
         outside: float = 0.0,
+        blocks: Blocks | None = None,
     ) -> Metric:
         """Metric of a factor over (lifted) rows, whose mean is the centre of the cosine."""
         X, lift, nystroem = lifted or LiftedRows(training.X)
         centre = None
-        if self.distance == "cosine" and not outside:
+        if self.distance == "cosine" and not outside and blocks is None:
             centre = ops.centre_of(X) if factor is None else ops.column_means(X) @ factor
         if lift is not None:
             factor = nystroem if factor is None else nystroem @ factor
@@ -121,6 +138,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
             self.distance,
             lift=lift,
             outside=outside,
+            blocks=blocks,
         )
 
     def _described(self) -> dict[str, Any]:
@@ -199,7 +217,8 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
             Between 0 and 1.
         """
         rows, y = self._open(X, y)
-        supervision = as_supervision(y, rows.shape[0], type(self).__name__)
+        owner = type(self).__name__
+        supervision = as_supervision(y, rows.shape[0], owner, self.metric_.feature_names)
         return supervision.score(self.metric_, rows)
 
     def __sklearn_is_fitted__(self) -> bool:

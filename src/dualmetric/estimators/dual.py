@@ -21,9 +21,9 @@ from .._arrays.namespace import in_full_precision, require_memory_beside, to_num
 from .._options import option, with_options
 from .._rows import within_scatter
 from .._types import Array
-from ..learn import learn
+from ..learn import DualFit, learn
 from ..metric import Metric
-from ..prior import check_prior
+from ..prior import check_prior, resolve_blocks
 from ..problem import DualOptions
 from ..scatter import DENSE_LIMIT
 from ..solver import Epoch
@@ -44,6 +44,20 @@ def _prior_option() -> Any:
         '``distance="cosine"``.',
         type='{None, "identity", "whitening"} or Metric',
         flag="identity or whitening: the distance to keep unless the data contradict it.",
+    )
+
+
+def _blocks_option() -> Any:
+    return option(
+        "object",
+        default=None,
+        help="Blocks of columns that have no common scale, such as words beside an embedding: "
+        "their widths in order, slices, or lists of column names of a data frame; a dict names "
+        "the blocks. One weight per block is learned from the comparisons. The prior is the plain "
+        'distance with these weights, so ``prior`` is None or "identity", which mean the same '
+        'here. With ``distance="cosine"`` each block of a row is scaled to length one first; rows '
+        "are not centred.",
+        type="list of int, of slice or of list of str, or dict of these",
     )
 
 
@@ -112,11 +126,12 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         rng: np.random.Generator,
         callback: Callable[[Epoch], object] | None,
     ) -> dict[str, Any]:
-        check_prior(self, training.rows.n_features)
+        options = resolve_blocks(self, training.rows.n_features, training.rows.names)
+        check_prior(options, training.rows.n_features)
         n, d = training.X.shape
         require_memory_beside(
             training.X,
-            estimate_dual(self, training.X, training.supervision).memory,
+            estimate_dual(options, training.X, training.supervision).memory,
             f"{type(self).__name__}.fit on {n:,} × {d:,}",
             "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
         )
@@ -133,28 +148,16 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         found = learn(
             training.X,
             training.supervision,
-            self,
+            options,
             rng,
             W=self._scatter_of_all(training),
             callback=report,
         )
         if self.verbose > 1:
             print(f"[{type(self).__name__}] {found.seconds}")
-        if found.scaled_first:
-            before = self._make_metric(found.first, training, found.lifted)
-            factor = to_numpy(found.factor)
-            metric = before
-            if factor is not None:
-                metric = Metric(
-                    factor,
-                    feature_names=before.feature_names,
-                    info=before.info,
-                    outside=found.outside,
-                    before=before.replaced(info={}, feature_names=None),
-                )
-        else:
-            metric = self._make_metric(found.factor, training, found.lifted, found.outside)
-        given = found.comparisons
+        given, metric, more = found.comparisons, self.metric_of(found, training), {}
+        if found.shares is not None:
+            metric, more = metric.with_info(blocks=found.shares), {"block_weights_": found.shares}
         return {
             "metric_": metric,
             "comparisons_": Comparisons(training.numbers[given.index], given.margin, given.weight),
@@ -164,7 +167,26 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
             "n_iter_": found.solution.history[-1].epoch,
             "residual_": found.residual,
             "timings_": found.seconds.seconds,
+            **more,
         }
+
+    def metric_of(self, found: DualFit, training: Training) -> Metric:
+        """The metric that was learned from the given rows."""
+        if not found.scaled_first:
+            return self._make_metric(
+                found.factor, training, found.lifted, found.outside, found.blocks
+            )
+        before = self._make_metric(found.first, training, found.lifted, blocks=found.blocks)
+        factor = to_numpy(found.factor)
+        if factor is None:
+            return before
+        return Metric(
+            factor,
+            feature_names=before.feature_names,
+            info=before.info,
+            outside=found.outside,
+            before=before.replaced(info={}, feature_names=None),
+        )
 
     def estimate(self, X: Any, y: Any = None) -> Estimate:
         """Say what ``fit`` would need for X, without looking at its numbers.
@@ -203,6 +225,12 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         return within_scatter(training.rows, codes, len(classes))
 
 
+_BLOCK_WEIGHTS = """
+    block_weights_ : dict
+        With ``blocks``: the share of each block in the prior's mean squared distance, by the name
+        of the block ("block 0" and so on where they have none)."""
+
+
 @with_options
 class DuRP(DualEstimator):
     """Dual random projection: the paper's Algorithm 1.
@@ -228,11 +256,13 @@ class DuRP(DualEstimator):
     """
 
     space: ClassVar[str] = "projection"
+    _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS
 
     n_projections: int = _projections_option(
         "Random directions for the dual problem (the paper's m)."
     )
     prior: Any = _prior_option()
+    blocks: Any = _blocks_option()
 
 
 @with_options
@@ -248,7 +278,10 @@ class DuOri(DualEstimator):
     DuRP : Nearly the same metric at a small part of the cost.
     """
 
+    _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS
+
     prior: Any = _prior_option()
+    blocks: Any = _blocks_option()
 
 
 @with_options

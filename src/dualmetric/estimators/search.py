@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays.namespace import to_numpy
 from .._options import (
+    Option,
     check_options,
     max_rows_option,
     option,
@@ -19,18 +20,33 @@ from .._options import (
     verbose_option,
     with_options,
 )
+from .._types import Array
 from ..intervals import best_of_interval
 from ..problem import length_unit
-from ..supervision import Labels
+from ..scatter import DENSE_LIMIT
+from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
 from ._candidates import Candidate, fixed_options, n_groups, score_candidates
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
-from .dual import DuRP
+from .dual import DuOri, DuRP
 from .whitening import Whitening
 
+# On documents that were not judged a metric may be worse than the plain distance by one point, and
+# by this many standard errors.
+_MOST_LOST, _MOST_ERRORS = 0.01, 2.33
 _ENOUGH = 100  # held-out queries to tell settings apart by
-_ESTIMATORS: dict[str, Any] = {"DuRP": DuRP, "Whitening": Whitening, "Euclidean": Euclidean}
-_SCORES = {"map": "mAP", "knn": "right neighbours", "agreement": "agreement"}
+_FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels, too
+_ESTIMATORS: dict[str, Any] = {kind.__name__: kind for kind in (DuRP, DuOri, Whitening, Euclidean)}
+_SCORES = {
+    "map": "mAP",
+    "knn": "right neighbours",
+    "agreement": "agreement",
+    "average_precision": "average precision",
+    "ndcg": "nDCG@10",
+    "recall": "recall@10",
+    "precision": "precision@10",
+    "hit_rate": "hit rate@10",
+}
 
 
 def _candidates_option(parameter: str, default: Any, note: str = "") -> Any:
@@ -47,11 +63,14 @@ class MetricCV(LearnedMetricEstimator):
     with every combination of the settings. Each is scored on training rows that it was not learned
     from, and the best is learned again from all. What combinations have in common is computed once.
 
+    Metrics with a prior are tried, too, for every kind of supervision but many labels: `DuOri` with
+    ``prior="identity"`` or ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ.
+
     Where no learned metric is better than the better plain distance by more than chance (a
     bootstrap interval over held-out queries), the plain distance is kept: see ``recommend()``.
 
     {sections}
-    best_estimator_ : DuRP, Whitening or Euclidean
+    best_estimator_ : DuRP, DuOri, Whitening or Euclidean
         What learned it.
     best_params_ : dict
         Its parameters: ``type(best_estimator_)(**best_params_).fit(X, y)`` gives the same metric.
@@ -72,6 +91,9 @@ class MetricCV(LearnedMetricEstimator):
     gain_interval_ : tuple of float
         95 % interval of how much the best learned metric scores above the better plain distance,
         on queries other than those it was the best of.
+    new_documents_ : tuple of float or None
+        With judgements and ``cv=None``: the scores of the choice and of the better plain distance
+        on queries about documents that were not judged in training.
 
     Examples
     --------
@@ -89,9 +111,11 @@ class MetricCV(LearnedMetricEstimator):
         help='What is to be good. For labels: "map", the ranking of held-out rows (mean average '
         'precision, the default), or "knn", the share of the right class among their five nearest '
         'training rows. For triplets and comparisons: "agreement", the share of held-out ones that '
-        "are satisfied.",
-        choices=(None, "map", "knn", "agreement"),
-        flag="map, knn or agreement.",
+        'are satisfied. For pairs: "average_precision". For positives and relevance: "ndcg" (the '
+        'default), "map", "recall", "precision" or "hit_rate", of the first ten documents.',
+        choices=(None, *_SCORES),
+        type="str or None",
+        flag="map, knn, agreement, average_precision, ndcg, recall, precision or hit_rate.",
     )
     cv: Any = option(
         "object",
@@ -100,8 +124,12 @@ class MetricCV(LearnedMetricEstimator):
         "comparisons: a random quarter) and, while these are few or leave in doubt whether any "
         "metric is better than the plain distances, another quarter, up to all four. A number is "
         'that of folds, as in scikit-learn. "classes" holds out one half of the classes, then the '
-        "other: choose it where the metric will meet classes that it has not seen.",
-        type='{None, "classes"}, int, cross-validation generator or iterable',
+        "other: choose it where the metric will meet classes that it has not seen. For judgements, "
+        '"queries" holds out queries at random, and "documents" those about documents that no '
+        "other query is about; None chooses the best on the first among those that are not worse "
+        "than the plain distance on the second. With groups, whole groups are held out.",
+        type='{None, "classes", "queries", "documents"}, int, cross-validation generator or '
+        "iterable",
     )
     shrinkages: Any = _candidates_option(
         "shrinkage",
@@ -124,7 +152,23 @@ class MetricCV(LearnedMetricEstimator):
     samplers: Any = _candidates_option("sampler", ("active",))
     lifts: Any = _candidates_option("lift", (None, "rbf"), "; sparse rows are not lifted.")
     regs: Any = _candidates_option("reg", (None,))
-    n_projections: int = option("int", default=50, help="As in `DuRP`.", low=1)
+    priors: Any = option(
+        "object",
+        default=None,
+        help='Candidates for ``prior``: None, "identity" or "whitening". By default "identity" for '
+        "pairs, positives and relevance, all three for triplets, comparisons, few labels and new "
+        "classes, and None alone for many labels.",
+        type="sequence",
+        each=Option("str", "", choices=(None, "identity", "whitening")),
+    )
+    blocks: Any = option(
+        "object",
+        default=None,
+        help="As in `DuRP`: blocks of features, each with a weight of its own. Only the plain "
+        'distances and ``prior="identity"`` are then tried.',
+        type="list or dict",
+    )
+    n_projections: int = option("int", default=50, help="As in `DuRP`; 400 with a prior.", low=1)
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
     max_rows: int | None = max_rows_option()
@@ -165,26 +209,50 @@ class MetricCV(LearnedMetricEstimator):
             )
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
+        families = self._families(supervision, rows.shape[1])
         found: list[list[Candidate]] = []
+        guards: list[list[Candidate]] = []
+        distance, names = None, training.rows.names
         for split in supervision.splits(rows, self.cv, scoring, seed):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
                 candidates: list[Candidate] = []
-                groups = score_candidates(rows, split, self, n_classes, seed)
+                groups = score_candidates(
+                    rows, split, self, families, n_classes, distance, names, seed
+                )
                 for done, group in enumerate(groups, start=1):
                     candidates += group
                     if self.verbose > 1:
                         spent = group[0].fit_time + sum(one.score_time for one in group)
                         print(f"[MetricCV] {len(group)} × {group[0].method}: {spent:.2f} s")
                     if callback is not None:
-                        callback(done, n_groups(rows, self))
+                        callback(done, n_groups(rows, self, families))
+            distance = distance or max(candidates[:2], key=lambda c: c.mean).params["distance"]
+            if split.guard:
+                guards.append(candidates)
+                continue
             found.append(candidates)
-            choice = _choose(found)
+            choice = _choose(found, guards)
             low, high = choice["gain_interval_"]
             scored = sum(len(part[0].scores) for part in found)
             if self.cv is None and scored >= _ENOUGH and not low <= 0.0 <= high:
                 break  # no doubt is left whether a learned metric is better
         return self._refit(training, choice, scoring, seed)
+
+    def _families(self, supervision: Supervision, n_features: int) -> list[str]:
+        """What is tried besides the plain distances."""
+        families = list(supervision.families)
+        if self.blocks is not None:
+            return ["identity"]
+        if self.priors is not None:
+            families = [name for name in families if name == "scatter"]
+            return families + ["dual" if prior is None else prior for prior in self.priors]
+        if isinstance(supervision, Labels):
+            known = supervision.y[supervision.known_rows()]
+            few = np.median(np.unique(known, return_counts=True)[1]) < _FEW_PER_CLASS
+            if n_features > DENSE_LIMIT or not (few or isinstance(self.cv, str)):
+                families = ["scatter", "dual"]
+        return families
 
     def recommend(self) -> str:
         """Explain the choice in a sentence."""
@@ -210,7 +278,8 @@ class MetricCV(LearnedMetricEstimator):
         kept: Candidate = choice.pop("kept")
         kind = _ESTIMATORS[kept.method]
         more = {**fixed_options(self), "max_rows": self.max_rows, "random_state": seed}
-        params = kept.params | {name: more[name] for name in more if name in options_of(kind)}
+        known = options_of(kind).keys() - kept.params.keys()
+        params = kept.params | {name: more[name] for name in more if name in known}
         begin = perf_counter()
         model = kind(**params).fit(training.rows, training.whole)
         choice["refit_time_"] = perf_counter() - begin
@@ -223,16 +292,36 @@ class MetricCV(LearnedMetricEstimator):
         return self
 
 
-def _choose(found: list[list[Candidate]]) -> dict[str, Any]:
+def _not_worse(guards: list[list[Candidate]], n: int) -> tuple[list[Candidate], Array]:
+    """Candidates on the guard splits, and which are not clearly worse than the plain distance."""
+    merged = [Candidate.merged(same) for same in zip(*guards, strict=True)]
+    if not merged:
+        return [], np.ones(n, dtype=bool)
+    plain = max((c for c in merged if c.method == "Euclidean"), key=lambda c: c.mean)
+    differences = np.array([c.scores - plain.scores for c in merged])
+    error = differences.std(axis=1) / np.sqrt(differences.shape[1])
+    mean = differences.mean(axis=1)
+    return merged, (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
+
+
+def _choose(found: list[list[Candidate]], guards: list[list[Candidate]]) -> dict[str, Any]:
     """Compare the candidates over all splits; returns what becomes fitted attributes."""
     merged = [Candidate.merged(same) for same in zip(*found, strict=True)]
+    guarded, allowed = _not_worse(guards, len(merged))
     scores = np.array([candidate.mean for candidate in merged])
     plain = [c for c in merged if c.method == "Euclidean"]
-    learned = [c for c in merged if c.method != "Euclidean"]
     best_plain = max(plain, key=lambda c: c.mean)
-    best = max(learned, key=lambda c: c.mean)
-    gain = best_of_interval(np.array([c.scores for c in learned]), best_plain.scores)
-    kept = best if gain[0] > 0 else best_plain
+    learned = [c for c, ok in zip(merged, allowed, strict=True) if c.method != "Euclidean" and ok]
+    gain = (0.0, 0.0)
+    kept = best_plain
+    if learned:
+        gain = best_of_interval(np.array([c.scores for c in learned]), best_plain.scores)
+        kept = max(learned, key=lambda c: c.mean) if gain[0] > 0 else best_plain
+    place = merged.index(kept)
+    new = None
+    if guarded:
+        plain_there = max(c.mean for c in guarded if c.method == "Euclidean")
+        new = guarded[place].mean, plain_there
     keys = sorted({key for candidate in merged for key in candidate.params})
     by_split = np.array([[c.mean for c in part] for part in found])
     results = {
@@ -256,7 +345,8 @@ def _choose(found: list[list[Candidate]]) -> dict[str, Any]:
     return {
         "kept": kept,
         "best_score_": kept.mean,
-        "best_index_": merged.index(kept),
+        "best_index_": place,
+        "new_documents_": new,
         "best_plain_": (best_plain.params["distance"], best_plain.mean),
         "gain_interval_": gain,
         "cv_results_": results,

@@ -1,7 +1,8 @@
 """A metric for other programs: a NumPy matrix, FAISS, ONNX and torch.
 
-FAISS and torch support L, a centre and unit length; ``.npy`` L alone; ONNX also tf-idf and a lift.
-A metric with other steps is refused, and the error names the step.
+FAISS and torch support L, a centre and unit length; ``.npy`` L alone; ONNX also tf-idf, a lift and
+blocks that are scaled to length one. Weights of blocks alone become a part of L. A metric with
+other steps is refused, and the error names the step.
 """
 
 import os
@@ -12,6 +13,7 @@ import numpy as np
 
 from .._arrays.system import require_memory
 from .._types import Array
+from ..blocks import Blocks
 from ..lift import Lift
 from ..metric import Metric
 from ._forms import import_extra
@@ -38,7 +40,7 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
             "a .npy matrix cannot centre rows and scale them to length one, as this metric does "
             "(distance='cosine'): export it to ONNX, FAISS or torch, or keep metric.transform(X)"
         )
-    factors = [_written_factor(step) for step in metric.steps() if step.factor is not None]
+    factors = [_written_factor(step) for step in _steps(metric) if step.factor is not None]
     factor = reduce(np.matmul, factors) if factors else _written_factor(metric)
     with replacing(path) as file:
         np.save(file, np.ascontiguousarray(factor), allow_pickle=False)
@@ -75,7 +77,7 @@ def to_faiss(metric: Metric, index: Any = None) -> Any:
             "faiss.METRIC_L2"
         )
     steps = []
-    for step in metric.steps():
+    for step in _steps(metric):
         if step.factor is not None:
             linear = faiss.LinearTransform(*step.factor.shape)
             faiss.copy_array_to_vector(_float32(step.factor.T, "factor").ravel(), linear.A)
@@ -111,7 +113,7 @@ def to_torch(metric: Metric) -> Any:
     _refuse_first_steps(metric, "torch")
     torch = import_extra("torch", "torch")
     layers: list[Any] = []
-    written = [(step, _written_factor(step)) for step in metric.steps()]
+    written = [(step, _written_factor(step)) for step in _steps(metric)]
     dtype = np.result_type(*(factor for _, factor in written))
     for step, factor in written:
         weight = torch.from_numpy(np.ascontiguousarray(factor.T, dtype))
@@ -148,14 +150,15 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
     onnxruntime = import_extra("onnxruntime", "onnx")
     landmarks = None if metric.first.lift is None else metric.first.lift.landmarks
     arrays = [metric.first.idf, landmarks]
-    arrays += [array for step in metric.steps() for array in (step.factor, step.centre)]
+    steps = _steps(metric)
+    arrays += [array for step in steps for array in (step.factor, step.centre)]
     size = 4 * sum(array.size for array in arrays if array is not None)
     if size > _LARGEST_ONNX:
         raise ValueError(
             f"an ONNX file holds less than 2 GB, and this metric takes {size / 1e9:.1f} GB in "
             "float32: reduce it first, with metric.truncate(rank)"
         )
-    model = _onnx_model(metric, onnx)
+    model = _onnx_model(metric, steps, onnx)
     onnx.checker.check_model(model)
     content = model.SerializeToString()
     options = onnxruntime.SessionOptions()
@@ -174,8 +177,8 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
     write_atomically(path, content)
 
 
-def _onnx_model(metric: Metric, onnx: Any) -> Any:
-    """Build the graph: (tf-idf, unit length) → (lift) → L → (centre, unit length)."""
+def _onnx_model(metric: Metric, steps: list[Metric], onnx: Any) -> Any:
+    """Build the graph: (tf-idf, unit length) → (blocks) → (lift) → L → (centre, unit length)."""
     graph = _Graph(onnx)
     rows = "rows"
     first = metric.first
@@ -187,7 +190,8 @@ def _onnx_model(metric: Metric, onnx: Any) -> Any:
         rows = graph.unit_length(graph.add("Where", held, weights, graph.constant(0.0)))
     if first.lift is not None:
         rows = graph.kernel_values(rows, first.lift)
-    steps = metric.steps()
+    if steps[0].blocks is not None:
+        rows = graph.unit_blocks(rows, steps[0].blocks)
     for step in steps:
         prefix = "" if step is steps[-1] else "before."
         if step.factor is not None:
@@ -248,6 +252,18 @@ class _Graph:
         distances = self.add("Relu", self.add("Add", distances, lengths))
         return self.add("Exp", self.add("Neg", distances))
 
+    def unit_blocks(self, rows: str, blocks: Blocks) -> str:
+        """Scale each block to length one and weigh it; blocks of zeros stay zero."""
+        rows = self.unit_length(rows)
+        members = (blocks.of[:, None] == np.arange(len(blocks.weights))).astype(np.float64)
+        squares = self.add("MatMul", self.add("Mul", rows, rows), self.constant(members, "blocks"))
+        zero, one = self.constant(0.0), self.constant(1.0)
+        lengths = self.add("Sqrt", squares)
+        lengths = self.add("Where", self.add("Greater", lengths, zero), lengths, one)
+        weights = self.constant(np.sqrt(blocks.weights), "block_weights")
+        sizes = self.add("Div", weights, lengths)
+        return self.add("Mul", rows, self.add("MatMul", sizes, self.constant(members.T)))
+
     def unit_length(self, rows: str) -> str:
         """Scale to length one; rows of zeros stay zero."""
         # rows are divided by their largest number first: squares of float32 may leave its range
@@ -272,6 +288,16 @@ def _trial_rows(metric: Metric) -> Array:
         rows = rng.standard_normal(shape) if first.idf is None else rng.poisson(1.0, shape)
     rows[-1] = 0
     return rows.astype(np.float32)
+
+
+def _steps(metric: Metric) -> list[Metric]:
+    """Steps with written factors, which hold the weights of blocks unless these are scaled."""
+    steps = metric.steps()
+    first = steps[0]
+    if first.blocks is None or first.kind == "cosine":
+        return steps
+    factor = first.blocks.column_weights()[:, None] * _written_factor(first)
+    return [first.replaced(factor=factor, blocks=None), *steps[1:]]
 
 
 def _written_factor(metric: Metric) -> Array:
@@ -300,6 +326,11 @@ def _float32(array: Array, name: str) -> Array:
 
 def _refuse_first_steps(metric: Metric, target: str) -> None:
     """Refuse the steps before L."""
+    if metric.first.blocks is not None and metric.first.kind == "cosine":
+        raise ValueError(
+            f"{target} cannot scale blocks of features to length one, as this metric does "
+            "(blocks): export it to ONNX, or pass metric.transform(X) instead of X"
+        )
     works = {"idf": "weigh counts by tf-idf", "lift": "compute kernel values with landmarks"}
     for step, work in works.items():
         if getattr(metric.first, step) is not None:

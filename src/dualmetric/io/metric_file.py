@@ -18,13 +18,14 @@ import numpy as np
 
 from .._types import Array
 from .._version import __version__
+from ..blocks import Blocks
 from ..lift import Lift
 from ._forms import FileError
 from .atomic import write_atomically
 
 _T = TypeVar("_T")
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MOST_FEATURES = 2**31 - 1
 _KEY = "dualmetric"
 _TENSORS = {  # by version; none is required
@@ -33,6 +34,8 @@ _TENSORS = {  # by version; none is required
     3: {"factor", "centre", "idf", "landmarks"},
 }
 _TENSORS[4] = _TENSORS[3] | {f"before.{name}" for name in _TENSORS[3]}
+_STEP = _TENSORS[3] | {"blocks", "block_weights"}  # tensors of one step
+_TENSORS[5] = _STEP | {f"before.{name}" for name in _STEP}
 _LONGEST_HEADER = 100_000_000  # bytes: the limit of safetensors itself
 _FREE_HEADER = 32_000_000  # bytes; a longer one may be this much longer than the numbers
 _HEADER_TOKENS = 1_000
@@ -57,6 +60,7 @@ def save(path: str | os.PathLike[str], metric: Any) -> None:
     # a reader that does not know a step must not skip it, so each step has its own version
     version = 3 if "landmarks" in tensors else 2 if "idf" in tensors else 1
     version = 4 if "before" in header or "outside" in header else version
+    version = version if metric.first.blocks is None else 5
     text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
     content = as_bytes(tensors, {_KEY: text})
     length = int.from_bytes(content[:8], "little")
@@ -94,6 +98,9 @@ def _parts(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     if step.lift is not None:
         described["gamma"] = step.lift.gamma
         arrays["landmarks"] = step.lift.landmarks
+    if step.blocks is not None:
+        arrays["blocks"] = step.blocks.of.astype(np.float64)
+        arrays["block_weights"] = step.blocks.weights
     held = {name: array for name, array in arrays.items() if array is not None}
     return described, {name: np.ascontiguousarray(array) for name, array in held.items()}
 
@@ -102,12 +109,13 @@ def _arguments(
     described: dict[str, Any], tensors: dict[str, Array], prefix: str = ""
 ) -> dict[str, Any]:
     """Arguments that make one step again; its tensors have names with the prefix."""
-    arrays: dict[str, Any] = {name: tensors.get(prefix + name) for name in _TENSORS[3]}
-    landmarks = arrays.pop("landmarks")
+    arrays: dict[str, Any] = {name: tensors.get(prefix + name) for name in _STEP}
+    landmarks, of, weights = map(arrays.pop, ("landmarks", "blocks", "block_weights"))
     return {
         "distance": described.get("distance", "euclidean"),
         "outside": described.get("outside", 0.0),
         "lift": None if landmarks is None else Lift(landmarks, described["gamma"]),
+        "blocks": None if of is None else Blocks(of, weights),
         **arrays,
     }
 
@@ -157,6 +165,9 @@ def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
     for described, landmarks in ((header, "landmarks"), (before, "before.landmarks")):
         if ("gamma" in described) != (landmarks in tensors):
             raise FileError("of landmarks and gamma, one is missing")
+    for prefix in ("", "before."):
+        if (f"{prefix}blocks" in tensors) != (f"{prefix}block_weights" in tensors):
+            raise FileError("of blocks and block_weights, one is missing")
     for name, tensor in tensors.items():  # `Metric` checks whether shapes fit
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
         if dtype not in ("F32", "F64") or len(shape) not in (1, 2) or 0 in shape:

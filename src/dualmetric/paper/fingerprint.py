@@ -18,7 +18,7 @@ CODE = (
     "estimators/dual.py",
     "estimators/lmnn.py",
     "estimators/oasis.py",
-    "evaluation.py",
+    "labelled.py",
     "learn.py",
     "losses.py",
     "metric.py",

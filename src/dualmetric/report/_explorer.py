@@ -172,7 +172,7 @@ def contributions(metric: Metric, rows: Matrix, query: int, others: Array) -> tu
     chosen = ops.take_rows(rows, np.append(query, others))
     n_features = metric.n_features
     features = np.arange(n_features)
-    is_linear = not metric.outside and metric.before is None
+    is_linear = not metric.outside and metric.before is None and metric.blocks is None
     if is_linear and (metric.factor is not None or metric.centre is None):
         chosen = sp.csr_matrix(chosen)
         features = np.unique(np.append(chosen.indices, 0))  # a metric needs at least one

@@ -18,14 +18,14 @@ N_BARS = 100  # directions whose share is drawn
 MEASURES = {
     "Mean average precision": "How early rows of the same class appear when all rows are ranked",
     "5-NN accuracy": "How often the five nearest rows vote for the right class",
-    "Recall@10": "How often a row of the same class is among the ten nearest",
+    "Hit rate@10": "How often a row of the same class is among the ten nearest",
 }
 
 
 def per_query(scores: Scores) -> list[Array]:
     """Values of each of `MEASURES` for the queries; NaN where a query has nothing to find."""
-    recalled = np.where(np.isnan(scores.average_precision), np.nan, scores.recalled)
-    return [scores.average_precision, scores.knn_correct.astype(np.float64), recalled]
+    hits = np.where(np.isnan(scores.average_precision), np.nan, scores.hits)
+    return [scores.average_precision, scores.knn_correct.astype(np.float64), hits]
 
 
 def _percent(values: Array) -> str:
@@ -272,6 +272,9 @@ def how_it_was_made(material: Material) -> str:
     if metric.outside and metric.factor is not None:
         corrected = _count(metric.factor.shape[1], "direction")
         pairs.append(("Prior", f"the plain distance, corrected in {corrected}"))
+    if isinstance(shares := info.get("blocks"), dict):
+        parts = (f"{name} {100 * share:.0f} %" for name, share in shares.items())
+        pairs.append(("Blocks, by share of the squared distance", ", ".join(parts)))
     pairs += [
         ("Compared by", compared),
         ("Weighting", "none" if metric.first.idf is None else "tf-idf of raw counts"),

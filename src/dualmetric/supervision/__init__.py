@@ -15,8 +15,11 @@ Each kind is one class with the methods of `Supervision`: to check itself agains
 `Comparisons`, to split itself for held-out evaluation, and to score a metric.
 """
 
+from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
+from .._rows import open_rows
 from ._base import Comparisons, Split, Supervision
 from .labels import Labels
 from .mining import mine_negatives
@@ -39,12 +42,20 @@ __all__ = [
 ]
 
 
-def as_supervision(y: Any, n_rows: int, owner: str) -> Supervision:
-    """Supervision that y stands for, checked against X of ``n_rows`` rows."""
+def as_supervision(
+    y: Any, n_rows: int, owner: str, names: Sequence[str] | None = None
+) -> Supervision:
+    """Supervision that y stands for, checked against X of ``n_rows`` rows.
+
+    ``names`` are those of the features of X, by which columns of queries are taken.
+    """
     if y is None:
         raise ValueError(
             f"{owner} requires y to be passed, but the target y is None: pass labels, "
             "or an object of dualmetric.supervision, such as Triplets(index) or Pairs(index, same)"
         )
     kind = y if isinstance(y, Supervision) else Labels(y)
+    if names is not None and kind.queries is not None:
+        kind = copy(kind)
+        kind.queries, _ = open_rows(kind.queries, names=names, width=len(names), name="queries")
     return kind.check(n_rows)

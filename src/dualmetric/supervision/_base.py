@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .._arrays import ops
+from .._arrays import embedded
 from .._arrays.namespace import to_numpy
 from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
@@ -18,7 +18,7 @@ from ..scatter import Within, within_pairs
 class Split(NamedTuple):
     """Rows to learn from and rows to score on."""
 
-    train_rows: Array  # row numbers, ascending
+    train_rows: Array  # row numbers; rows without a label come last
     test_rows: Array  # row numbers, ascending
     train: "Supervision"  # what is known about ``X[train_rows]``
     # ``judge(train, test)`` takes both parts as a metric maps them, and returns one score per held-
@@ -41,8 +41,17 @@ class Supervision(ABC):
     queries: Any = None
     """Rows that are not among those of X, with the same features; they are numbered after them."""
 
-    families: tuple[str, ...] = ("whitening", "dual", "prior")
-    """What `MetricCV` tries besides the plain distances."""
+    families: tuple[str, ...] = ("scatter", "dual", "identity", "whitening")
+    """What `MetricCV` tries besides the plain distances: `Whitening` ("scatter"), `DuRP` without a
+    prior ("dual"), and priors."""
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        """Refused: scikit-learn asks for it to split rows, which row numbers do not survive."""
+        raise TypeError(
+            f"{type(self).__name__} names rows by their numbers, and scikit-learn's "
+            "cross-validation would split them as if there were one per row: use MetricCV, which "
+            "holds out what fits, or pass an array of labels"
+        )
 
     @abstractmethod
     def check(self, n_rows: int) -> Self:
@@ -75,8 +84,11 @@ class Supervision(ABC):
         """How well a metric agrees with what is known about X, between 0 and 1."""
 
 
-def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int) -> Array:
-    """Row numbers as an integer array with one column per name; errors name the line."""
+def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | None) -> Array:
+    """Row numbers as an integer array with one column per name; errors name the line.
+
+    Where ``n_rows`` is None, it is left to the caller whether there are such rows.
+    """
     refuse_mask(index, what)
     array = np.asarray(to_numpy(index))
     width = len(names)
@@ -89,6 +101,8 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int) -> A
         raise ValueError(f"{what} is empty: give at least one ({', '.join(names)})")
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{what} must hold integers, the row numbers of X; got {array.dtype}")
+    if n_rows is None:
+        return array
     outside = (array < 0) | (array >= n_rows)
     if outside.any():
         line = int(np.flatnonzero(outside.any(axis=1))[0])
@@ -99,23 +113,47 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int) -> A
     return array
 
 
-def check_pairs(
-    index: Any,
-    what: str,
-    n_left: int,
-    n_right: int,
-    names: tuple[str, str] = ("query", "document"),
-) -> Array:
-    """Pairs of row numbers, below ``n_left`` and ``n_right``; errors name the line."""
-    array = check_index(index, names, what, max(n_left, n_right))
-    for column, n in enumerate((n_left, n_right)):
-        outside = np.flatnonzero(array[:, column] >= n)
+def check_pairs(index: Any, what: str, n_queries: int, n_documents: int) -> Array:
+    """Pairs (query, document) of row numbers; errors name the line."""
+    names = ("query", "document")
+    array = check_index(index, names, what, None)
+    for column, n in enumerate((n_queries, n_documents)):
+        outside = np.flatnonzero((array[:, column] < 0) | (array[:, column] >= n))
         if len(outside):
+            line = array[outside[0]].tolist()
             raise ValueError(
-                f"{what}[{outside[0]}] = {array[outside[0]].tolist()} names {names[column]} "
-                f"{array[outside[0], column]}, and there are {n}: they go from 0 to {n - 1}"
+                f"{what}[{outside[0]}] = {line} names {names[column]} {line[column]}, which does "
+                f"not exist: their numbers go from 0 to {n - 1}"
             )
     return array.astype(np.int64)
+
+
+def check_numbers(values: Any, name: str, n: int, of: str) -> Array:
+    """One finite number for each comparison, pair or judgement, in float64; 1 if None."""
+    if values is None:
+        return np.ones(n)
+    refuse_mask(values, name)
+    array = np.asarray(to_numpy(values))
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold numbers; got {array.dtype}")
+    array = array.astype(np.float64)
+    if array.ndim == 0:
+        array = np.full(n, float(array))
+    if array.shape != (n,):
+        raise ValueError(f"{name} must hold one number per {of}, shape ({n},); got {array.shape}")
+    if not np.isfinite(array).all():
+        line = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise ValueError(f"{name}[{line}] is {array[line]}: give finite numbers")
+    return array
+
+
+def check_weight(weight: Any, n: int, of: str) -> Array:
+    """Numbers from 0 on."""
+    array = check_numbers(weight, "weight", n, of)
+    if (array < 0).any():
+        line = int(np.flatnonzero(array < 0)[0])
+        raise ValueError(f"weight[{line}] = {array[line]:g} is negative: weights start at 0")
+    return array
 
 
 def check_groups(groups: Any, n: int, of: str) -> Array | None:
@@ -139,6 +177,12 @@ def folds_of(groups: Array, n_folds: int, seed: int) -> list[Array]:
         fold[group] = np.argmin(filled)
         filled[fold[group]] += sizes[group]
     return [np.flatnonzero(fold[codes] == number) for number in range(len(filled))]
+
+
+def pairs_among(rows: Array, index: Array) -> Array:
+    """The pairs of row numbers of which both are among ``rows``, as places in these; (2, n)."""
+    index = index[np.isin(index, rows).all(axis=1)]
+    return np.ascontiguousarray(np.searchsorted(rows, index).T)
 
 
 def index_type(n_rows: int) -> type[np.signedinteger]:
@@ -224,11 +268,8 @@ class Comparisons(Supervision):
                     f"and {self._columns[other]} are the same row, which says nothing about "
                     "distances; leave it out"
                 )
-        margin = self._per_comparison(self.margin, "margin", len(index))
-        weight = self._per_comparison(self.weight, "weight", len(index))
-        if (weight < 0).any():
-            line = int(np.flatnonzero(weight < 0)[0])
-            raise ValueError(f"weight[{line}] = {weight[line]:g} is negative: weights start at 0")
+        margin = check_numbers(self.margin, "margin", len(index), "comparison")
+        weight = check_weight(self.weight, len(index), "comparison")
         near, far = np.split(np.sort(self._pairs(index).reshape(-1, 2, 2), axis=2), 2, axis=1)
         same_pair = (near == far).all(axis=(1, 2))
         silent = same_pair | (weight == 0)
@@ -244,26 +285,6 @@ class Comparisons(Supervision):
             )
         keep = ~silent
         return self._replaced(compact(index[keep], n_rows), margin[keep], weight[keep])
-
-    @staticmethod
-    def _per_comparison(values: Any, name: str, n: int) -> Array:
-        if values is None:
-            return np.ones(n)
-        refuse_mask(values, name)
-        array = np.asarray(to_numpy(values))
-        if array.dtype.kind not in "fiub":
-            raise ValueError(f"{name} must hold numbers; got {array.dtype}")
-        array = array.astype(np.float64)
-        if array.ndim == 0:
-            array = np.full(n, float(array))
-        if array.shape != (n,):
-            raise ValueError(
-                f"{name} must hold one number per comparison, shape ({n},); got {array.shape}"
-            )
-        if not np.isfinite(array).all():
-            line = int(np.flatnonzero(~np.isfinite(array))[0])
-            raise ValueError(f"{name}[{line}] is {array[line]}: give finite numbers")
-        return array
 
     def rows(self) -> Array:
         """Row numbers that occur in any comparison, ascending."""
@@ -316,7 +337,7 @@ class Comparisons(Supervision):
             index = self._pairs(held_out.take(tested).index)
 
             def judge(_: Matrix, mapped: Matrix, index: Array = index) -> Array:
-                return agreement(ops.margins(ops.canonical(mapped), index))
+                return agreement(embedded.margins(mapped, index))
 
             yield Split(rows, tested, learned.take(rows), judge)
 

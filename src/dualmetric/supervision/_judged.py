@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -9,17 +10,31 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from .. import measures
-from .._arrays import judged, ops, ranking
+from .._arrays import embedded, judged, ranking
+from .._arrays.embedded import Embedded
 from .._options import Option
 from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
 from .._validation import warn
 from ..scatter import Within, within_pairs
-from ._base import Comparisons, Split, Supervision, check_groups, check_pairs, compact, folds_of
+from ._base import (
+    Comparisons,
+    Split,
+    Supervision,
+    check_groups,
+    check_numbers,
+    check_pairs,
+    compact,
+    folds_of,
+    pairs_among,
+)
 from .mining import DEPTH, MARGIN, mined
 
 MOST_HELD_OUT = 1500
 """Held-out queries that are scored."""
+
+MOST = 50
+"""Largest grade: gains of larger ones leave no digits for the others."""
 
 _COUNT = Option("int", "How many comparisons per query.", low=1)
 
@@ -32,7 +47,7 @@ class Judged(Supervision):
     """
 
     scorings: tuple[str, ...] = ("ndcg", "map", "recall", "precision", "hit_rate")
-    families: tuple[str, ...] = ("prior",)
+    families: tuple[str, ...] = ("identity",)
     cvs: tuple[str, ...] = ("queries", "documents")
     _what = "judgements"
 
@@ -57,8 +72,8 @@ class Judged(Supervision):
     def __repr__(self) -> str:
         return f"<{len(self):,} {self._what}>"
 
-    def _read(self) -> tuple[Any, Any]:
-        """Index and grades as they were given."""
+    def _read(self, n_queries: int, n_documents: int) -> tuple[Any, Any]:
+        """Pairs of query and document, and their grades, as they were given."""
         return self.index, self.grade
 
     def check(self, n_rows: int) -> Self:
@@ -68,8 +83,8 @@ class Judged(Supervision):
         MARGIN.check("relative_margin", self.relative_margin)
         queries = None if self.queries is None else open_rows(self.queries, name="queries")[0]
         n_queries = n_rows if queries is None else queries.shape[0]
-        given, grade = self._read()
-        index = check_pairs(given, self._what, n_queries, n_rows, ("query", "document"))
+        given, grade = self._read(n_queries, n_rows)
+        index = check_pairs(given, self._what, n_queries, n_rows)
         if queries is None:
             own = np.flatnonzero(index[:, 0] == index[:, 1])
             if len(own):
@@ -87,7 +102,7 @@ class Judged(Supervision):
             )
         if not answered.all():
             n_left = len(np.unique(index[~answered, 0]))
-            warn(f"{n_left:,} queries have no relevant document and are left out")
+            warn(f"queries without a relevant document are left out: {n_left:,}")
             index, grade = index[answered], grade[answered]
         new = copy(self)
         new.index, new.grade, new.queries, new.n_documents = index, grade, queries, n_rows
@@ -102,12 +117,11 @@ class Judged(Supervision):
 
     def take(self, rows: Array) -> Self:
         """Return the same over the given rows, which hold every row that is named."""
-        assert self.n_documents is not None
-        shift = 0 if self.queries is None else self.n_documents
-        numbers = self.index + np.array([shift, 0])
+        n = self._documents_known()
+        numbers = self.index + np.array([0 if self.queries is None else n, 0])
         new = copy(self)
         new.index = compact(np.searchsorted(rows, numbers), len(rows))
-        new.n_documents = int(np.searchsorted(rows, self.n_documents))
+        new.n_documents = int(np.searchsorted(rows, n))
         if self.groups is not None:
             new.groups = np.zeros(len(rows), dtype=self.groups.dtype)
             asked, first = np.unique(new.index[:, 0], return_index=True)
@@ -119,72 +133,72 @@ class Judged(Supervision):
         self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
     ) -> Comparisons:
         """Relevant documents against those nearest to the query, and those of lower grades."""
-        found = mined(
-            X,
-            self._documents(X),
-            self.index[self.grade > 0],
-            self.depth,
-            self.relative_margin,
-        )
-        query, near, far, above = self._drawn(found.pairs, n, rng)
+        right = self.index[self.grade > 0]
+        found = mined(X, self._documents_known(), right, self.depth, self.relative_margin)
+        query, near, far, grades = self._drawn(found.pairs, n, rng)
         if not len(query):
             raise ValueError(
                 "no query has two documents to compare: every document is relevant, or too close "
                 "by relative_margin; give other rows, or relative_margin=None"
             )
         index = compact(np.column_stack([query, near, query, far]), X.shape[0])
-        return Comparisons(index, np.ones(len(index)), self._weights(X, query, near, far, above))
-
-    def _documents(self, X: Matrix) -> int:
-        return X.shape[0] if self.n_documents is None else self.n_documents
+        return Comparisons(index, np.ones(len(index)), self._weights(X, query, near, far, grades))
 
     def _drawn(
         self, negatives: Array, n: int, rng: np.random.Generator
     ) -> tuple[Array, Array, Array, Array]:
-        """Query, better document, worse document, and the grades of both."""
-        right = self.grade > 0
-        asked, n_right = np.unique(self.index[right, 0], return_counts=True)
-        by_query = np.argsort(self.index[right, 0], kind="stable")
-        better = np.column_stack([self.index[right, 1], self.grade[right]])[by_query]
-        first_better = np.cumsum(n_right) - n_right
+        """Query, better document, worse document, and the grades of both.
+
+        Every query gets ``n_negatives`` different comparisons, or all it has; every comparison of
+        a query is as likely as the others.
+        """
         # what a relevant document may be compared with: mined ones, and all that are judged
-        query = np.concatenate([negatives[:, 0], self.index[:, 0]])
-        document = np.concatenate([negatives[:, 1], self.index[:, 1]])
-        grade = np.concatenate([np.zeros(len(negatives)), self.grade])
-        order = np.argsort(query, kind="stable")
-        document, grade = document[order], grade[order]
-        place = np.searchsorted(asked, query[order])
-        n_worse = np.bincount(place, minlength=len(asked))
-        first_worse = np.cumsum(n_worse) - n_worse
-        count = min(self.n_negatives, -(-2 * n // len(asked)))
-        which = np.repeat(np.arange(len(asked)), count)
-        left = first_better[which] + (rng.random(len(which)) * n_right[which]).astype(np.int64)
-        worse = first_worse[which] + (rng.random(len(which)) * n_worse[which]).astype(np.int64)
-        above = np.column_stack([better[left, 1], grade[worse]])
-        keep = np.flatnonzero(above[:, 0] > above[:, 1])
-        if len(keep) > n:
-            keep = np.sort(rng.choice(keep, n, replace=False))
-        chosen = asked[which[keep]]
-        return chosen, better[left[keep], 0].astype(np.int64), document[worse[keep]], above[keep]
+        index = np.concatenate([negatives, self.index])
+        levels, level = np.unique(
+            np.concatenate([np.zeros(len(negatives)), self.grade]), return_inverse=True
+        )
+        asked, place = np.unique(index[:, 0], return_inverse=True)
+        # sorted by query and grade: of a query, documents of lower grades come first
+        key = place * len(levels) + level
+        order = np.argsort(key, kind="stable")
+        key, place = key[order], place[order]
+        first = np.searchsorted(key, place * len(levels))
+        n_worse = np.searchsorted(key, key) - first
+        # comparisons are numbered, those of a query one after the other
+        ends = np.cumsum(n_worse)
+        size = np.bincount(place, n_worse).astype(np.int64)[:, None]
+        count = min(self.n_negatives, -(-n // len(asked)))
+        step = np.arange(count)[None, :]
+        drawn = np.where(size <= count, step, rng.random((len(asked), count)) * size)
+        numbers = np.cumsum(size)[:, None] - size + drawn.astype(np.int64)
+        numbers = np.unique(numbers[step < size])
+        if len(numbers) > n:
+            numbers = np.sort(rng.choice(numbers, n, replace=False))
+        better = np.searchsorted(ends, numbers, "right")
+        worse = first[better] + numbers - (ends - n_worse)[better]
+        near, far = order[better], order[worse]
+        grades = levels[np.column_stack([level[near], level[far]])]
+        return index[near, 0], index[near, 1], index[far, 1], grades
 
     def _weights(self, X: Matrix, query: Array, near: Array, far: Array, grades: Array) -> Array:
         return np.ones(len(query))
 
     def within(self, X: Matrix, rows: Array) -> Within:
-        """Scatter of the differences between queries and relevant documents."""
-        pairs = np.searchsorted(rows, self.index[self.grade > 0])
-        return within_pairs(X, *np.ascontiguousarray(pairs.T))
+        """Scatter of the differences between queries and relevant documents, of the given rows."""
+        return within_pairs(X, *pairs_among(rows, self.index[self.grade > 0]))
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
         """Hold out queries.
 
-        ``"queries"`` takes them at random. ``"documents"`` takes them with all queries that share
-        documents with them, so that no held-out document is judged in training. None does both:
-        the second then only says which metrics are worse than the plain distance.
+        ``"queries"`` takes them at random, or by group. ``"documents"`` takes them with all queries
+        that share relevant documents with them, so that no document that is relevant to a held-out
+        query is judged in training. None does both: the second then only says which metrics are
+        worse than the plain distance. A number is that of folds of ``"queries"``; a splitter is
+        given the queries, and their groups.
         """
-        from sklearn.model_selection import KFold, check_cv
+        from sklearn.model_selection import check_cv
 
-        asked, place = np.unique(self.index[self.grade > 0, 0], return_inverse=True)
+        asked = np.unique(self.index[self.grade > 0, 0])
         if len(asked) < 4:
             raise ValueError(
                 f"{len(asked)} queries are too few to hold some out: settings cannot be compared; "
@@ -195,45 +209,65 @@ class Judged(Supervision):
                 f"cv must be None, {', '.join(map(repr, self.cvs))}, a number of folds or a "
                 f"splitter; got {cv!r}"
             )
-        if cv is not None and not isinstance(cv, str):
-            for _, test in check_cv(cv).split(asked):
+        groups = None if self.groups is None else self.groups[asked]
+        if not isinstance(cv, str | Integral | None):
+            for _, test in check_cv(cv).split(asked, groups=groups):
                 yield self._split(asked[test], scoring)
             return
-        if cv in (None, "queries"):
-            if self.groups is not None:
-                folds = folds_of(self.groups[asked], 4, seed)
-            else:
-                shuffled = KFold(4, shuffle=True, random_state=seed)
-                folds = [test for _, test in shuffled.split(asked)]
-            random = [self._split(asked[test], scoring) for test in folds]
         if cv in (None, "documents"):
-            component = _components(place, self.index[self.grade > 0, 1], self.groups, asked)
-            if component.max() > 0:
-                folds = folds_of(component, 4, seed)
-                apart = [self._split(asked[test], scoring) for test in folds if len(test)]
-            elif cv == "documents":
+            component = self._components(asked)
+            apart = folds_of(component, 4, seed) if component.max() else []
+            if cv is None:
+                for test in apart[:2]:
+                    yield self._split(asked[test], scoring, apart=True)._replace(guard=True)
+            elif len(apart):
+                for test in apart:
+                    yield self._split(asked[test], scoring, apart=True)
+                return
+            else:
                 raise ValueError(
                     "every query shares documents with every other, directly or through others: "
                     "queries about new documents cannot be held out; use cv='queries'"
                 )
-            else:
-                apart = []
-        if cv is None:
-            yield from (split._replace(guard=True) for split in apart[:2])
-            yield from random
-        else:
-            yield from random if cv == "queries" else apart
+        groups = np.arange(len(asked)) if groups is None else groups
+        folds = folds_of(groups, int(cv) if isinstance(cv, Integral) else 4, seed)
+        if len(folds) < 2:
+            raise ValueError(
+                "all queries are of one group: none can be held out; leave groups out, or cv="
+                "'documents'"
+            )
+        for test in folds:
+            yield self._split(asked[test], scoring)
 
-    def _split(self, held_out: Array, scoring: str) -> Split:
-        """One part of the queries to score, all others to learn from."""
+    def _components(self, asked: Array) -> Array:
+        """Number of the connected component of each query: queries that share relevant documents.
+
+        Queries of one group are together, and a query that is a document is with those that it is
+        relevant to.
+        """
+        right = self.index[self.grade > 0]
+        left = np.searchsorted(asked, np.concatenate([right[:, 0], asked]))
+        other = np.concatenate([right[:, 1], asked]).astype(np.int64)
+        if self.groups is not None:
+            left = np.append(left, np.arange(len(asked)))
+            other = np.append(other, other.max() + 1 + self.groups[asked])
+        other = len(asked) + np.unique(other, return_inverse=True)[1]
+        n = int(other.max()) + 1
+        graph = sp.coo_array((np.ones(len(left)), (left, other)), shape=(n, n))
+        return connected_components(graph, directed=False)[1][: len(asked)]
+
+    def _split(self, held_out: Array, scoring: str, apart: bool = False) -> Split:
+        """Some queries to score, all others to learn from; ``apart`` from their documents."""
         n = self._documents_known()
-        if len(held_out) > MOST_HELD_OUT:
-            held_out = held_out[:: -(-len(held_out) // MOST_HELD_OUT)]
-        out = np.isin(self.index[:, 0], held_out)
-        learned, tested = self._part(~out), self._part(out)
-        rows = np.union1d(np.arange(n), learned.index[:, 0])
-        test_rows = np.union1d(np.arange(n), tested.index[:, 0])
-        return Split(rows, test_rows, learned.take(rows), tested.take(test_rows)._judge(scoring))
+        learned = ~np.isin(self.index[:, 0], held_out)
+        scored = held_out[:: -(-len(held_out) // MOST_HELD_OUT)]
+        tested = np.isin(self.index[:, 0], scored)
+        if apart:
+            learned &= ~np.isin(self.index[:, 1], self.index[~learned & (self.grade > 0), 1])
+        train, test = self._part(learned), self._part(tested)
+        rows = np.union1d(np.arange(n), train.index[:, 0])
+        test_rows = np.union1d(np.arange(n), test.index[:, 0])
+        return Split(rows, test_rows, train.take(rows), test.take(test_rows)._judge(scoring))
 
     def _documents_known(self) -> int:
         assert self.n_documents is not None
@@ -244,34 +278,40 @@ class Judged(Supervision):
         new.index, new.grade = self.index[keep], self.grade[keep]
         return new
 
-    def _judge(self, scoring: str) -> Callable[[Matrix, Matrix], Array]:
+    def _judge(self, scoring: str) -> Callable[[Any, Any], Array]:
         return lambda _, mapped: self.scores(mapped, scoring)
 
-    def scores(self, mapped: Matrix, scoring: str, k: int = 10) -> Array:
+    def scores(self, mapped: Matrix | Embedded, scoring: str, k: int = 10) -> Array:
         """One score per query, for rows as a metric maps them."""
         right = self.grade > 0
         index, grade = self.index[right], self.grade[right]
         query = np.unique(index[:, 0], return_inverse=True)[1]
-        mapped = ranking.check_float64(mapped)
-        rank = judged.ranks(mapped, self._documents(mapped), index)
+        if not isinstance(mapped, Embedded):
+            mapped = ranking.check_float64(mapped)
+        rank = judged.ranks(mapped, self._documents_known(), index)
         return measures.MEASURES[scoring](query, rank, grade, k)
 
     def score(self, metric: Any, X: Any) -> float:
         """nDCG@10 of ranking the documents for each query."""
         rows, _ = open_rows(X)
         checked = self.check(rows.shape[0])
-        mapped = [metric.transform(rows)]
+        parts = [metric.embedding(rows)]
         if checked.queries is not None:
-            mapped.append(metric.transform(checked.queries))
-        n = sum(part.shape[0] for part in mapped)
-        return float(np.mean(checked.take(np.arange(n)).scores(ops.stacked(mapped), "ndcg")))
+            parts.append(metric.embedding(checked.queries))
+        mapped = embedded.stacked(parts)
+        known = checked.take(np.arange(mapped.positive.shape[0]))
+        return float(np.mean(known.scores(mapped, "ndcg")))
 
 
 def _check_grades(grade: Any, n: int, what: str) -> Array:
-    grade = Comparisons._per_comparison(grade, "grade", n)
-    if (grade < 0).any():
-        line = int(np.flatnonzero(grade < 0)[0])
-        raise ValueError(f"{what}[{line}] has the grade {grade[line]:g}: grades start at 0")
+    grade = check_numbers(grade, "grade", n, "judgement")
+    for wrong, remedy in (
+        (grade < 0, "grades start at 0, for documents that are not relevant"),
+        (grade > MOST, f"gains are 2^grade − 1, so give grades up to {MOST}, such as 0 to 4"),
+    ):
+        if wrong.any():
+            line = int(np.flatnonzero(wrong)[0])
+            raise ValueError(f"{what}[{line}] has the grade {grade[line]:g}: {remedy}")
     return grade
 
 
@@ -288,17 +328,3 @@ def _once(index: Array, grade: Array, what: str) -> tuple[Array, Array]:
         )
     keep = np.sort(order[np.concatenate([[True], ~same])])
     return index[keep], grade[keep]
-
-
-def _components(query: Array, document: Array, groups: Array | None, asked: Array) -> Array:
-    """Number of the connected component of each query: queries that share documents or groups."""
-    n = len(asked)
-    codes = np.unique(document, return_inverse=True)[1]
-    left, right = query, codes
-    if groups is not None:
-        own = np.unique(groups[asked], return_inverse=True)[1]
-        left = np.concatenate([left, np.arange(n)])
-        right = np.concatenate([right, own + codes.max() + 1])
-    shape = (n, int(right.max()) + 1)
-    joined = sp.csr_matrix((np.ones(len(left)), (left, right)), shape=shape)
-    return connected_components(joined @ joined.T, directed=False)[1]

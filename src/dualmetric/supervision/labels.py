@@ -1,6 +1,7 @@
 """Labels: rows of one class belong together."""
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from .._rows import choose_rows, with_rare_classes
 from .._types import Array, Matrix
 from .._validation import check_labels
 from ..scatter import Within, within_classes
-from ._base import Comparisons, Split, Supervision
+from ._base import Comparisons, Split, Supervision, check_groups, compact, folds_of
 from .sampling import sample_triplets
 
 MOST_HELD_OUT = 1500
@@ -31,12 +32,27 @@ class Labels(Supervision):
     ----------
     y : array-like of shape (n_rows,)
         Numbers, strings or objects that can be sorted.
+    unknown : object, optional
+        The value of y that marks rows without a label. They take part in whitening only, as one
+        more class. Without it every value is a class, −1 too.
+    groups : array-like of shape (n_rows,), optional
+        The entity of each row, such as a person or a day: `MetricCV` then holds out whole groups.
+
+    Examples
+    --------
+    >>> from dualmetric import DuRP
+    >>> from dualmetric.supervision import Labels
+    >>> X = [[0.0, 0.0], [0.0, 5.0], [1.0, 0.0], [1.0, 5.0], [0.5, 1.0]]
+    >>> model = DuRP(2, n_triplets=4, random_state=0).fit(X, Labels([0, 0, 1, 1, -1], unknown=-1))
+    >>> model.metric_.distance(X[:1], X[1:2]) < model.metric_.distance(X[:1], X[2:3])
+    array([ True])
     """
 
     scorings: tuple[str, ...] = ("map", "knn")
 
-    def __init__(self, y: Any) -> None:
-        self.y = y
+    def __init__(self, y: Any, unknown: Any = None, groups: Any = None) -> None:
+        self.y, self.unknown, self.groups = y, unknown, groups
+        self.known: Array | None = None  # row numbers of the labels that are known, after `check`
 
     def __len__(self) -> int:
         return len(self.y)
@@ -46,7 +62,20 @@ class Labels(Supervision):
 
     def check(self, n_rows: int) -> Self:
         """Return checked labels, one per row."""
-        return type(self)(check_labels(self.y, n_rows))
+        y = check_labels(self.y, n_rows)
+        known = np.arange(n_rows) if self.unknown is None else np.flatnonzero(y != self.unknown)
+        if not len(known):
+            raise ValueError(f"every label in y is {self.unknown!r}, which marks unknown ones")
+        return self._replaced(y, check_groups(self.groups, n_rows, "row"), known)
+
+    def _replaced(self, y: Array, groups: Array | None, known: Array | None) -> Self:
+        new = copy(self)
+        new.y, new.groups, new.known = y, groups, known
+        return new
+
+    def known_rows(self) -> Array:
+        """Numbers of the rows that have a label."""
+        return np.arange(len(self.y)) if self.known is None else self.known
 
     def choose(self, n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Array:
         """Rows chosen evenly over all, and more of the classes that have few among them."""
@@ -57,14 +86,23 @@ class Labels(Supervision):
 
     def take(self, rows: Array) -> Self:
         """Return the labels of the given rows."""
-        return type(self)(self.y[rows])
+        known = np.flatnonzero(np.isin(rows, self.known_rows()))
+        return self._replaced(
+            self.y[rows], None if self.groups is None else self.groups[rows], known
+        )
 
     def compare(
         self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
     ) -> Comparisons:
         """Sample triplets."""
-        triplets = sample_triplets(X, self.y, n, sampler, rng, margin=margin)
-        return Comparisons.of_triplets(triplets)
+        known = self.known_rows()
+        if len(known) == len(self.y):
+            return Comparisons.of_triplets(
+                sample_triplets(X, self.y, n, sampler, rng, margin=margin)
+            )
+        part = ops.take_rows(X, known)
+        found = sample_triplets(part, self.y[known], n, sampler, rng, margin=margin)
+        return Comparisons.of_triplets(compact(known[found], X.shape[0]))
 
     def within(self, X: Matrix, rows: Array) -> Within:
         """Scatter of rows about the mean of their class."""
@@ -72,9 +110,12 @@ class Labels(Supervision):
 
     def score(self, metric: Any, X: Any) -> float:
         """Mean average precision: each row of X queries the others (1,000 of rows on disk do)."""
-        from ..evaluation import MOST_QUERIES, mean_average_precision
+        from ..labelled import MOST_QUERIES, mean_average_precision
 
         mapped = metric.transform(X)
+        known = self.known_rows()
+        if len(known) < len(self.y):
+            return mean_average_precision(ops.take_rows(mapped, known), self.y[known])
         read = isinstance(mapped, np.ndarray) and not getattr(X, "in_memory", True)
         return mean_average_precision(mapped, self.y, MOST_QUERIES if read else None)
 
@@ -82,11 +123,16 @@ class Labels(Supervision):
         """Hold out rows of each class, or whole classes, as ``cv`` says: see `MetricCV`."""
         from sklearn.model_selection import check_cv
 
-        codes = np.unique(self.y, return_inverse=True)[1]
+        known = self.known_rows()
+        others = np.setdiff1d(np.arange(len(self.y)), known)
+        codes = np.unique(self.y[known], return_inverse=True)[1]
         rng = np.random.default_rng(seed)
         votes = scoring == "knn" and cv != "classes"
         parts: Iterable[tuple[Array, Array]]
-        if cv is None:
+        if cv is None and self.groups is not None:
+            folds = folds_of(self.groups[known], 4, seed)
+            parts = [(np.setdiff1d(np.arange(len(known)), test), test) for test in folds]
+        elif cv is None:
             parts = _quarters(codes)
         elif isinstance(cv, str):
             if cv != "classes":
@@ -95,14 +141,16 @@ class Labels(Supervision):
                 )
             parts = _halves_of_classes(codes, rng)
         else:
-            parts = check_cv(cv, codes, classifier=True).split(X, codes)
+            parts = check_cv(cv, codes, classifier=True).split(codes, codes)
         for train, test in parts:
             if len(test) > MOST_HELD_OUT:
                 test = np.sort(rng.choice(test, MOST_HELD_OUT, replace=False))
             _check_part(codes[train], "learn from")
             _check_part(codes[test], "score on")
             judge = _judge(codes[train], codes[test], scoring, votes, seed)
-            yield Split(train, test, Labels(codes[train]), judge)
+            learned = self._replaced(np.append(codes[train], np.full(len(others), -1)), None, None)
+            learned.known = np.arange(len(train))
+            yield Split(np.append(known[train], others), known[test], learned, judge)
 
 
 def _quarters(codes: Array) -> Iterator[tuple[Array, Array]]:
@@ -153,7 +201,7 @@ def _judge(
 ) -> Callable[[Matrix, Matrix], Array]:
     """Function of training and test rows in some space to a score for each test row."""
     if scoring == "map":
-        from ..evaluation import average_precisions
+        from ..labelled import average_precisions
 
         return lambda _, test: to_numpy(average_precisions(test, test_codes))
     if not votes:  # training rows have other classes: held-out rows are each other's neighbours

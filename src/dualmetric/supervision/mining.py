@@ -79,7 +79,7 @@ def mine_negatives(
             "need the same features"
         )
     index = check_pairs(positives, "positives", asked.shape[0], n)
-    X = ops.stacked([rows.take(), asked.take()])
+    X = judged.below(rows.take(), asked.take())
     found = mined(X, n, index + np.array([n, 0]), depth, relative_margin)
     return found._replace(pairs=found.pairs - np.array([n, 0]))
 
@@ -88,26 +88,27 @@ def mined(
     X: Matrix, n_documents: int, positives: Array, depth: int, relative_margin: float | None
 ) -> Negatives:
     """Negatives for the rows of X that query; documents are the first rows of X."""
-    asked, place = np.unique(positives[:, 0], return_inverse=True)
-    most = int(np.bincount(place).max()) + 1  # relevant ones, and the query itself
-    near = judged.nearest_documents(
-        X[:n_documents], ops.take_rows(X, asked), min(n_documents, depth + most)
-    )
-    keys = np.sort(place * n_documents + positives[:, 1])
-    codes = np.arange(len(asked))[:, None] * n_documents + near
-    known = keys[np.minimum(np.searchsorted(keys, codes), len(keys) - 1)] == codes
-    free = ~known & (near != asked[:, None])
-    looked_at = np.cumsum(free, axis=1) <= depth
-    close = np.zeros_like(free)
+    asked, place, n_known = np.unique(positives[:, 0], return_inverse=True, return_counts=True)
+    keys = np.unique(place * n_documents + positives[:, 1])
+    nearest = np.zeros(len(asked))
     if relative_margin is not None:
-        nearest = np.full(len(asked), np.inf)
+        nearest[:] = np.inf
         np.minimum.at(nearest, place, ops.sq_distances(X, *np.ascontiguousarray(positives.T)))
-        query = np.repeat(asked, near.shape[1])
-        distance = ops.sq_distances(X, query, near.ravel()).reshape(near.shape)
-        close = distance < ((1.0 + relative_margin) ** 2 * nearest)[:, None]
-    query, column = np.nonzero(free & looked_at & ~close)
-    return Negatives(
-        np.column_stack([asked[query], near[query, column]]),
-        int((known & looked_at).sum()),
-        int((free & looked_at & close).sum()),
-    )
+    pairs, n_passed, n_close = [np.empty((0, 2), dtype=np.int64)], 0, 0
+    # those that are known to be relevant, and the query itself, are found besides
+    for block, near in judged.nearest_documents(X, n_documents, asked, depth + n_known + 1):
+        queries = asked[block]
+        known = np.isin(np.arange(len(asked))[block, None] * n_documents + near, keys)
+        free = ~known & (near != queries[:, None])
+        n_free = np.cumsum(free, axis=1)
+        n_passed += int((known & (n_free < depth)).sum())
+        free &= n_free <= depth
+        if relative_margin is not None:
+            query = np.repeat(queries, near.shape[1])
+            distance = ops.sq_distances(X, query, near.ravel()).reshape(near.shape)
+            close = distance < ((1.0 + relative_margin) ** 2 * nearest[block])[:, None]
+            n_close += int((free & close).sum())
+            free &= ~close
+        line, column = np.nonzero(free)
+        pairs.append(np.column_stack([queries[line], near[line, column]]))
+    return Negatives(np.concatenate(pairs), n_passed, n_close)

@@ -2,20 +2,34 @@
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 
 from .. import measures
-from .._arrays import ops
+from .._arrays import embedded, ops
+from .._arrays.embedded import Embedded
 from .._arrays.namespace import to_numpy
 from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
 from .._validation import refuse_mask, warn
 from ..scatter import Within, within_pairs
-from ._base import Comparisons, Split, Supervision, check_groups, check_pairs, compact, folds_of
+from ._base import (
+    Comparisons,
+    Split,
+    Supervision,
+    check_groups,
+    check_index,
+    check_weight,
+    compact,
+    folds_of,
+    pairs_among,
+)
+from .sampling import most_listed
 
-_ROUNDS = 20  # of drawing comparisons until enough are active
+_ROUNDS = 20  # of drawing comparisons until enough are in doubt
+_FEWEST = 1000  # drawn at least, so that few pairs do not depend on chance
 
 
 class Pairs(Supervision):
@@ -23,7 +37,9 @@ class Pairs(Supervision):
 
     Each pair that is the same is compared with pairs that are different, so that there is no
     threshold to learn: it is chosen afterwards. Where no pair is different, random pairs of rows
-    that are not known to be the same take their place.
+    that are not known to be the same take their place. A pair that is given several times counts
+    once, and not at all where it is given as both. Pairs say little about each row: learn from them
+    with ``prior="identity"``.
 
     Parameters
     ----------
@@ -35,7 +51,8 @@ class Pairs(Supervision):
     weight : array-like of shape (N,), optional
         How much each pair counts; 1 if None.
     groups : array-like of shape (n_rows,), optional
-        The entity of each row, where it is known: `MetricCV` then holds out whole entities.
+        The entity of each row: `MetricCV` then holds out whole entities, and random pairs are of
+        two.
 
     Examples
     --------
@@ -43,15 +60,17 @@ class Pairs(Supervision):
     >>> from dualmetric.supervision import Pairs
     >>> X = [[0.0, 0.0], [0.0, 5.0], [1.0, 0.0], [1.0, 5.0]]
     >>> pairs = Pairs([[0, 1], [2, 3], [0, 2], [1, 3]], [True, True, False, False])
-    >>> model = DuRP(2, random_state=0).fit(X, pairs)
+    >>> model = DuRP(2, prior="identity", random_state=0).fit(X, pairs)
     >>> model.metric_.distance(X[:1], X[1:2]) < model.metric_.distance(X[:1], X[2:3])
     array([ True])
     """
 
     scorings: tuple[str, ...] = ("average_precision",)
-    families: tuple[str, ...] = ("prior",)
+    families: tuple[str, ...] = ("identity",)
 
-    def __init__(self, index: Any, same: Any = None, weight: Any = None, groups: Any = None):
+    def __init__(
+        self, index: Any, same: Any = None, weight: Any = None, groups: Any = None
+    ) -> None:
         self.index, self.same, self.weight, self.groups = index, same, weight, groups
 
     def __len__(self) -> int:
@@ -62,46 +81,37 @@ class Pairs(Supervision):
 
     def check(self, n_rows: int) -> Self:
         """Return the same, checked: repeated pairs once, and contradictions left out."""
-        new = self._read(n_rows)
-        ordered = np.sort(new.index, axis=1)
-        order = np.lexsort((new.same, ordered[:, 1], ordered[:, 0]))
-        again = (np.diff(ordered[order], axis=0) == 0).all(axis=1)
-        first = np.concatenate([[True], ~again])
-        run = np.cumsum(first) - 1
-        same = new.same[order]
-        clash = np.bincount(run, same) % np.bincount(run) > 0
-        if clash.any():
-            one, other = sorted(order[np.flatnonzero(run == np.flatnonzero(clash)[0])][[0, -1]])
-            warn(
-                f"{np.count_nonzero(clash):,} pairs are given both as the same and as different, "
-                f"such as pairs[{one}] and pairs[{other}], rows {new.index[one].tolist()}: they "
-                "are left out"
-            )
-        keep = np.sort(order[first & ~clash[run] & (new.weight[order] > 0)])
-        if not new.same[keep].any():
-            raise ValueError(
-                "no pair is the same: at least one is needed, to be compared with those that are "
-                "different"
-            )
-        new = new._part(keep)
-        new.index = compact(new.index, n_rows)
-        return new
-
-    def _read(self, n_rows: int) -> Self:
-        """Every pair that was given, as arrays."""
-        index = check_pairs(self.index, "pairs", n_rows, n_rows, ("a", "b"))
+        index = check_index(self.index, ("a", "b"), "pairs", n_rows)
         own = np.flatnonzero(index[:, 0] == index[:, 1])
         if len(own):
             raise ValueError(
                 f"pairs[{own[0]}] = {index[own[0]].tolist()} is a pair of a row with itself, which "
-                "says nothing; leave it out"
+                "says nothing: leave it out"
             )
-        weight = Comparisons._per_comparison(self.weight, "weight", len(index))
-        if (weight < 0).any():
-            line = int(np.flatnonzero(weight < 0)[0])
-            raise ValueError(f"weight[{line}] = {weight[line]:g} is negative: weights start at 0")
+        same = _check_same(self.same, len(index))
+        weight = check_weight(self.weight, len(index), "pair")
+        lines = np.flatnonzero(weight > 0)
+        _, first, pair = np.unique(
+            _codes(index[lines], n_rows), return_index=True, return_inverse=True
+        )
+        n_same, n_given = np.bincount(pair, same[lines]), np.bincount(pair)
+        clash = (n_same > 0) & (n_same < n_given)
+        if clash.any():
+            both = lines[pair == pair[np.argmax(clash[pair])]]
+            other = both[same[both] != same[both[0]]][0]
+            warn(
+                "pairs that are given both as the same and as different are left out: "
+                f"{np.count_nonzero(clash):,}, such as pairs[{both[0]}] and pairs[{other}], rows "
+                f"{index[both[0]].tolist()}"
+            )
+        keep = lines[np.sort(first[~clash])]
+        if not same[keep].any():
+            raise ValueError(
+                "no pair is the same: at least one is needed, to be compared with those that are "
+                "different"
+            )
         new = copy(self)
-        new.index, new.same, new.weight = index, _check_same(self.same, len(index)), weight
+        new.index, new.same, new.weight = compact(index[keep], n_rows), same[keep], weight[keep]
         new.groups = check_groups(self.groups, n_rows, "row")
         return new
 
@@ -122,47 +132,67 @@ class Pairs(Supervision):
         """Draw a pair that is the same and one that is different, and keep those in doubt.
 
         In doubt are comparisons whose different pair is not farther apart by more than the margin.
-        Where there is none, all that were drawn are kept.
+        Where there is none, all that were drawn are kept. No comparison is drawn twice.
         """
-        near = np.flatnonzero(self.same)
-        far, weight = self.index[~self.same], self.weight[~self.same]
-        if not len(far):
-            far = self._other_pairs(X.shape[0], max(len(near), 1000), rng)
-            weight = np.ones(len(far))
-        distance = ops.sq_distances(X, *np.ascontiguousarray(self.index[near].T))
-        apart = ops.sq_distances(X, *np.ascontiguousarray(far.T))
-        found: list[Array] = []
-        drawn = np.empty((0, 2), dtype=np.int64)
-        for _ in range(_ROUNDS):
-            drawn = rng.integers([[len(near)], [len(far)]], size=(2, n)).T
-            found.append(drawn[apart[drawn[:, 1]] - distance[drawn[:, 0]] < margin])
-            if sum(map(len, found)) >= n or (_ == 0 and not len(found[0])):
-                break
-        one, other = (np.concatenate(found) if len(found[0]) else drawn)[:n].T
-        index = compact(np.column_stack([self.index[near[one]], far[other]]), X.shape[0])
-        return Comparisons(index, np.ones(len(index)), self.weight[near[one]] * weight[other])
+        pairs = self._with_different(X.shape[0], rng)
+        near, far = np.flatnonzero(pairs.same), np.flatnonzero(~pairs.same)
+        distance = ops.sq_distances(X, *np.ascontiguousarray(pairs.index.T))
 
-    def _other_pairs(self, n_rows: int, count: int, rng: np.random.Generator) -> Array:
-        """Random pairs of rows that are not known to be the same."""
-        ordered = np.sort(self.index.astype(np.int64), axis=1)
-        known = np.unique(ordered[:, 0] * n_rows + ordered[:, 1])
-        drawn = np.sort(rng.integers(n_rows, size=(4 * count, 2)), axis=1)
-        codes = drawn[:, 0] * n_rows + drawn[:, 1]
-        drawn = drawn[(drawn[:, 0] != drawn[:, 1]) & ~np.isin(codes, known)]
+        def in_doubt(drawn: Array) -> Array:
+            one, other = np.divmod(drawn, len(far))
+            return drawn[distance[far[other]] - distance[near[one]] < margin]
+
+        total = len(near) * len(far)
+        if total <= most_listed(n):
+            drawn = rng.permutation(total)
+            found = in_doubt(drawn)
+        else:
+            found = np.empty(0, dtype=np.int64)
+            for _ in range(_ROUNDS):
+                drawn = rng.integers(total, size=max(n, _FEWEST))
+                found = np.concatenate([found, in_doubt(drawn)])
+                found = found[np.sort(np.unique(found, return_index=True)[1])]
+                if not len(found) or len(found) >= n:
+                    break
+        one, other = np.divmod((found if len(found) else drawn)[:n], len(far))
+        index = np.column_stack([pairs.index[near[one]], pairs.index[far[other]]])
+        weight = pairs.weight[near[one]] * pairs.weight[far[other]]
+        return Comparisons(compact(index, X.shape[0]), np.ones(len(index)), weight)
+
+    def _with_different(self, n_rows: int, rng: np.random.Generator) -> Self:
+        """The same; where no pair is different, with random ones not known to be the same."""
+        if not self.same.all():
+            return self
+        count = max(len(self), _FEWEST)
+        if n_rows * (n_rows - 1) // 2 <= 4 * count:
+            drawn = rng.permutation(np.column_stack(np.triu_indices(n_rows, 1)))
+        else:
+            drawn = rng.integers(n_rows, size=(4 * count, 2))
+        left, right = drawn.T
+        free = (left != right) & ~np.isin(_codes(drawn, n_rows), _codes(self.index, n_rows))
+        if self.groups is not None:
+            free &= self.groups[left] != self.groups[right]
+        drawn = drawn[free][:count]
         if not len(drawn):
             raise ValueError(
                 "no pair is different, and X has no other rows to draw pairs from: give pairs that "
                 "are different, or more rows"
             )
-        return drawn[:count]
+        new = copy(self)
+        new.index = np.concatenate([self.index, drawn.astype(self.index.dtype)])
+        new.same = np.append(self.same, np.zeros(len(drawn), dtype=bool))
+        new.weight = np.append(self.weight, np.ones(len(drawn)))
+        return new
 
     def within(self, X: Matrix, rows: Array) -> Within:
-        """Scatter of the differences of pairs that are the same."""
-        pairs = np.searchsorted(rows, self.index[self.same])
-        return within_pairs(X, *np.ascontiguousarray(pairs.T))
+        """Scatter of the differences of pairs that are the same, both of the given rows."""
+        return within_pairs(X, *pairs_among(rows, self.index[self.same]))
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
-        """Hold out a quarter of the pairs, or those of a quarter of the entities."""
+        """Hold out a quarter of the pairs, or those of a quarter of the groups.
+
+        A number is that of parts. A splitter is given the pairs.
+        """
         from sklearn.model_selection import StratifiedKFold, check_cv
 
         if isinstance(cv, str):
@@ -170,22 +200,35 @@ class Pairs(Supervision):
                 f"cv={cv!r} does not apply to pairs: use None, a number of folds or a splitter, "
                 "or give Pairs the entity of each row (groups)"
             )
-        if np.count_nonzero(self.same) < 4 or np.count_nonzero(~self.same) < 4:
+        pairs = self._with_different(X.shape[0], np.random.default_rng(seed))
+        n_same, n_all = np.count_nonzero(pairs.same), len(pairs)
+        if min(n_same, n_all - n_same) < 4:
             raise ValueError(
                 "settings are compared on held-out pairs, which takes at least four that are the "
-                f"same and four that are different; got {np.count_nonzero(self.same)} and "
-                f"{np.count_nonzero(~self.same)}. Use DuRP, with settings of your own"
+                f"same and four that are different; got {n_same} and {n_all - n_same}. Use DuRP, "
+                "with settings of your own"
             )
-        if self.groups is not None and cv is None:
-            for test in folds_of(self.groups, 4, seed):
-                out = np.asarray(np.isin(self.index, test).any(axis=1))
-                if self.same[out].any() and not self.same[out].all() and self.same[~out].any():
-                    yield self._split(~out, out)
+        if self.groups is not None and isinstance(cv, Integral | None):
+            yield from pairs._splits_by_group(4 if cv is None else int(cv), seed)
             return
         if cv is None:
             cv = StratifiedKFold(4, shuffle=True, random_state=seed)
-        for train, test in check_cv(cv, self.same, classifier=True).split(self.index, self.same):
-            yield self._split(train, test)
+        for train, test in check_cv(cv, pairs.same, classifier=True).split(pairs.index, pairs.same):
+            yield pairs._split(train, test)
+
+    def _splits_by_group(self, n_folds: int, seed: int) -> Iterator[Split]:
+        """Hold out every pair with a row of some groups; others are learned from."""
+        n_yielded = 0
+        for test in folds_of(self.groups, n_folds, seed):
+            out = np.asarray(np.isin(self.index, test).any(axis=1))
+            if self.same[out].any() and not self.same[out].all() and self.same[~out].any():
+                n_yielded += 1
+                yield self._split(~out, out)
+        if not n_yielded:
+            raise ValueError(
+                "no part of the groups has pairs that are the same and pairs that are different, "
+                "and leaves some to learn from: give more groups or more pairs, or leave groups out"
+            )
 
     def _split(self, train: Array, test: Array) -> Split:
         learned, held_out = self._part(train), self._part(test)
@@ -197,23 +240,26 @@ class Pairs(Supervision):
         new.index, new.same, new.weight = self.index[keep], self.same[keep], self.weight[keep]
         return new
 
-    def _judge(self) -> Callable[[Matrix, Matrix], Array]:
+    def _judge(self) -> Callable[[Any, Any], Array]:
         return lambda _, mapped: self.precisions(mapped)
 
-    def precisions(self, mapped: Matrix) -> Array:
+    def precisions(self, mapped: Matrix | Embedded) -> Array:
         """Precision at each pair that is the same; their mean is the average precision."""
-        distance = ops.sq_distances(mapped, *np.ascontiguousarray(self.index.T))
-        return measures.pair_precisions(distance, self.same)
+        return measures.pair_precisions(embedded.sq_distances(mapped, self.index), self.same)
 
     def score(self, metric: Any, X: Any) -> float:
         """Average precision of telling pairs that are the same by their distance."""
         rows, _ = open_rows(X)
-        given = self._read(rows.shape[0])
-        if not given.same.any():
-            raise ValueError("no pair is the same: there is nothing to find")
-        named = np.unique(given.index)
-        mapped = ops.canonical(metric.transform(rows.take(named)))
-        return float(np.mean(given.take(named).precisions(mapped)))
+        n = rows.shape[0]
+        pairs = self.check(n)._with_different(n, np.random.default_rng(0))
+        named = np.unique(pairs.index)
+        return float(np.mean(pairs.take(named).precisions(metric.embedding(rows.take(named)))))
+
+
+def _codes(index: Array, n_rows: int) -> Array:
+    """One number for each pair of rows, in whichever order."""
+    low, high = np.sort(index.astype(np.int64), axis=1).T
+    return low * n_rows + high
 
 
 def _check_same(same: Any, n: int) -> Array:

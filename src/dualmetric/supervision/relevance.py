@@ -42,6 +42,8 @@ class Relevance(Judged):
     np.int64(1)
     """
 
+    _what = "grades"
+
     def __init__(
         self,
         grades: Any,
@@ -55,12 +57,21 @@ class Relevance(Judged):
         self.grades = grades
         super().__init__((), None, queries, depth, n_negatives, relative_margin, groups)
 
-    def _read(self) -> tuple[Any, Any]:
+    def __len__(self) -> int:
+        given = self.grades if self.n_documents is None else self.index
+        return given.nnz if hasattr(given, "nnz") else len(given)
+
+    def _read(self, n_queries: int, n_documents: int) -> tuple[Any, Any]:
         if self.n_documents is not None:  # checked before
             return self.index, self.grade
         if hasattr(self.grades, "tocoo"):
+            if self.grades.shape != (n_queries, n_documents):
+                raise ValueError(
+                    f"grades must be a matrix of {n_queries} queries × {n_documents} documents; "
+                    f"got shape {self.grades.shape}"
+                )
             found = self.grades.tocoo()
-            return np.column_stack([found.row, found.col]).astype(np.int64), found.data
+            return np.column_stack([found.row, found.col]), found.data
         refuse_mask(self.grades, "grades")
         rows = np.asarray(to_numpy(self.grades))
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "iuf":
@@ -68,11 +79,15 @@ class Relevance(Judged):
                 "grades must be a sparse matrix of queries × documents, or an (N, 3) array of "
                 f"query, document and grade; got shape {rows.shape} of {rows.dtype}"
             )
-        numbers = rows[:, :2]
-        if (numbers != np.trunc(numbers)).any():
-            line = int(np.flatnonzero((numbers != np.trunc(numbers)).any(axis=1))[0])
-            raise ValueError(f"grades[{line}] = {rows[line].tolist()}: row numbers must be whole")
-        return numbers.astype(np.int64), rows[:, 2]
+        with np.errstate(invalid="ignore"):
+            index = rows[:, :2].astype(np.int64)
+        broken = np.flatnonzero((index != rows[:, :2]).any(axis=1))
+        if len(broken):
+            raise ValueError(
+                f"grades[{broken[0]}] = {rows[broken[0]].tolist()}: query and document must be "
+                "whole numbers"
+            )
+        return index, rows[:, 2]
 
     def check(self, n_rows: int) -> Self:
         """Return the same, checked; queries without a relevant document are left out."""
@@ -83,9 +98,10 @@ class Relevance(Judged):
     def _weights(self, X: Matrix, query: Array, near: Array, far: Array, grades: Array) -> Array:
         """Change in nDCG when the two documents of a comparison change places; one on average."""
         asked, place = np.unique(query, return_inverse=True)
-        n = self._documents(X)
-        ranks = [judged.ranks(X, n, np.column_stack([query, part])) for part in (near, far)]
-        discounts = [measures.discount(rank) for rank in ranks]
+        n = self._documents_known()
+        pairs = np.column_stack([np.tile(query, 2), np.concatenate([near, far])])
+        pairs, line = np.unique(pairs, axis=0, return_inverse=True)
+        discounts = np.split(measures.discount(judged.ranks(X, n, pairs))[line], 2)
         right = np.isin(self.index[:, 0], asked) & (self.grade > 0)
         best = measures.ideal(np.searchsorted(asked, self.index[right, 0]), self.grade[right])
         change = measures.gain(grades[:, 0]) - measures.gain(grades[:, 1])

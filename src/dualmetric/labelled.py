@@ -103,7 +103,7 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     n = len(labels)
     if queries is None and not rows.in_memory:
         queries = _affordable_queries(counts[labels])
-    chosen = np.arange(n) if queries is None else _chosen_queries(queries, n)
+    chosen = np.arange(n) if queries is None else chosen_queries(queries, n)
     if not (counts[labels[chosen]] > 1).any():
         raise ValueError("each query is the only row of its class: choose others, or more")
     if not rows.in_memory:
@@ -120,7 +120,7 @@ def _affordable_queries(class_sizes: Array) -> int:
     return max(MOST_QUERIES // 50, min(MOST_QUERIES, int(MOST_PAIRS / class_sizes.mean())))
 
 
-def _chosen_queries(queries: Any, n: int) -> Array:
+def chosen_queries(queries: Any, n: int) -> Array:
     """Numbers of the rows that query, of n."""
     if isinstance(queries, Integral) and not isinstance(queries, bool):
         if queries < 1:

@@ -1,0 +1,151 @@
+"""Scores of pairs and of judged documents: which are held out, and how distances do on them."""
+
+from typing import Any
+
+import numpy as np
+
+from .. import measures
+from .._arrays import embedded, judged, ops, ranking
+from .._rows import Rows
+from .._types import Array
+from ..intervals import bootstrap_interval, ends_of, paired_interval
+from ..metric import Metric
+from ..side_by_side import plain_rows
+from ..supervision import Pairs
+from ._output import note
+from ._scores import JUDGED, PAIRS, TAR
+
+HELD_OUT = 0.25  # share of the pairs or queries that a fit of one method holds out
+_DRAWS = 1000
+
+
+def hold_out_known(known: Any, n_rows: int, share: float, seed: int) -> tuple[Any, Any]:
+    """Pairs, or judgements of queries, to learn from and to score on."""
+    from sklearn.model_selection import train_test_split
+
+    if not share:
+        return known, None
+    if isinstance(known, Pairs):
+        known = with_different(known, n_rows)
+        units, of = np.arange(len(known)), np.arange(len(known))
+    else:
+        units, of = np.unique(known.index[:, 0]), known.index[:, 0]
+    options = {"test_size": share, "random_state": seed}
+    try:
+        stratify = known.same if isinstance(known, Pairs) else None
+        _, test = train_test_split(units, stratify=stratify, **options)
+        parts = known._part(~np.isin(of, test)), known._part(np.isin(of, test))
+        if isinstance(known, Pairs) and not all(part.same.any() for part in parts):
+            raise ValueError("no pair that is the same")
+    except ValueError:
+        noun = "pairs" if isinstance(known, Pairs) else "queries"
+        raise ValueError(
+            f"{len(units)} {noun} are too few to hold some out: use --holdout 0 to learn from all, "
+            "without scores"
+        ) from None
+    return parts
+
+
+def with_different(pairs: Any, n_rows: int) -> Any:
+    """The same; where no pair is different, with random ones, and a note."""
+    if pairs.same.all():
+        note("no pair is different: random pairs take their place")
+    return pairs._with_different(n_rows, np.random.default_rng(0))
+
+
+def score_known(
+    metric: Metric, rows: Rows, known: Any
+) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """Scores of the plain and the learned distances with 95 % intervals.
+
+    Returns also what the learned distance gains, and the number of pairs or queries.
+    """
+    find = _score_pairs if isinstance(known, Pairs) else _score_queries
+    return find(metric, rows, known)
+
+
+def _mapped(metric: Metric, parts: list[Any]) -> dict[str, Any]:
+    """Rows as each distance compares them."""
+    plain = ops.stacked([plain_rows(metric, part) for part in parts])
+    learned: Any = embedded.stacked([metric.embedding(part) for part in parts])
+    if learned.negative is None:
+        learned = ranking.check_float64(learned.positive)
+    return {"euclidean": plain, "cosine": ops.unit_rows(plain), "learned": learned}
+
+
+def _score_queries(metric: Metric, rows: Rows, known: Any) -> Any:
+    n = rows.shape[0]
+    numbers, parts = np.arange(n), [rows.take()]
+    if known.queries is not None:
+        asked = np.unique(known.index[:, 0])
+        numbers = np.append(numbers, n + asked)
+        parts.append(known.queries.take(asked))
+    taken = known.take(numbers)
+    right = taken.grade > 0
+    index, grade = taken.index[right], taken.grade[right]
+    query = np.unique(index[:, 0], return_inverse=True)[1]
+    each: dict[str, dict[str, Array]] = {}
+    scores: dict[str, Any] = {}
+    for name, mapped in _mapped(metric, parts).items():
+        rank = judged.ranks(mapped, n, index)
+        each[name] = {key: measures.MEASURES[key](query, rank, grade, 10) for key in JUDGED}
+        scores[name] = {key: float(values.mean()) for key, values in each[name].items()}
+        for key, values in each[name].items():
+            scores[name][f"{key}_interval"] = list(bootstrap_interval(values))
+    gain = {
+        name: {
+            "ndcg": scores["learned"]["ndcg"] - scores[name]["ndcg"],
+            "ndcg_interval": list(paired_interval(each["learned"]["ndcg"], each[name]["ndcg"])),
+        }
+        for name in ("euclidean", "cosine")
+    }
+    return scores, gain, int(query.max()) + 1
+
+
+def _score_pairs(metric: Metric, rows: Rows, known: Any) -> Any:
+    known = with_different(known, rows.shape[0])
+    named = np.unique(known.index)
+    pairs = known.take(named)
+    n_different = np.count_nonzero(~pairs.same)
+    rates = [
+        rate for rate in TAR.values() if rate * n_different >= 1.0
+    ]  # others cannot be measured
+    keys = list(PAIRS)[: 1 + len(rates)]
+    scores: dict[str, Any] = {}
+    precisions = {}
+    for name, mapped in _mapped(metric, [rows.take(named)]).items():
+        squares = embedded.sq_distances(mapped, pairs.index)
+        found, draws = _pair_draws(np.sqrt(np.maximum(squares, 0.0)), pairs.same, rates)
+        precisions[name] = draws[0]
+        scores[name] = dict(zip(keys, found.tolist(), strict=True))
+        for key, values in zip(keys, draws, strict=True):
+            scores[name][f"{key}_interval"] = list(ends_of(values, 0.95))
+    key = "average_precision"
+    gain = {
+        name: {
+            key: scores["learned"][key] - scores[name][key],
+            f"{key}_interval": list(ends_of(precisions["learned"] - precisions[name], 0.95)),
+        }
+        for name in ("euclidean", "cosine")
+    }
+    return scores, gain, len(pairs)
+
+
+def _pair_draws(distance: Array, same: Array, rates: list[float]) -> tuple[Array, Array]:
+    """Average precision and true accept rates: of all pairs, and of each draw of the bootstrap.
+
+    The draws are the same for every distance, so that their differences are paired.
+    """
+
+    def scores(weight: Array) -> Array:
+        found = measures.errors(distance, same, weight.astype(np.float64))
+        accepted = [measures.true_accepts(found, rate) for rate in rates]
+        return np.array([measures.average_precision_of(found), *accepted])
+
+    rng, n = np.random.default_rng(0), len(same)
+    height = 1 + 2**18 // n
+    draws = [
+        scores(rng.multinomial(n, np.full(n, 1.0 / n), size=min(height, _DRAWS - start)))
+        for start in range(0, _DRAWS, height)
+    ]
+    return scores(np.ones((1, n)))[:, 0], np.concatenate(draws, axis=1)

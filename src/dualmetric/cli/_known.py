@@ -1,0 +1,245 @@
+"""What is known about rows besides labels, read from files, with errors that name the line."""
+
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._rows import Rows
+from .._types import Array
+from ..io import rowfiles
+from ..io._forms import FileError, cause, open_text, reading
+from ..io.parquet import import_pyarrow
+from ..io.rowfiles import RowFile
+from ..supervision import Comparisons, Pairs, Positives, Relevance, Triplets
+from ._data import check_same_features, is_search_folder, read_data, vectors_of
+from ._output import note
+
+_NUMBER = re.compile(r"[-+]?\d+")
+_PLACE = re.compile(r"\b(?:triplets|comparisons|pairs|positives|grades)\[(\d+)\]( = (\[[^]]*\]))?")
+_PLAIN_FILES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet")
+
+Source = tuple[str, Path]  # the name of a flag, and its file
+
+
+class _Kind(NamedTuple):
+    make: Any
+    columns: tuple[int, ...]  # how many a file may have
+    n_numbers: int  # how many of these are row numbers
+    line: str  # what a line must be
+
+
+_KINDS = {
+    "triplets": _Kind(Triplets, (3,), 3, "3 row numbers"),
+    "comparisons": _Kind(Comparisons, (4,), 4, "4 row numbers"),
+    "pairs": _Kind(Pairs, (2, 3), 2, "2 row numbers, and 1 (the same) or 0 (not)"),
+    "positives": _Kind(Positives, (2,), 2, "the numbers of a query and a document"),
+    "relevance": _Kind(Relevance, (3,), 2, "the numbers of a query and a document, and a grade"),
+}
+
+
+_NOUNS = {"pairs": "pairs", "positives": "queries", "relevance": "queries"}
+
+
+class _Table(NamedTuple):
+    numbers: Array  # of rows
+    values: Array | None  # the last column, where it holds no row numbers
+    lines: list[int] | None = None  # of a text file
+
+
+# --- which file ------------------------------------------------------------------------------
+
+
+def source_of(given: dict[str, Path | None], queries: Path | None, data: Path, part: str) -> Any:
+    """Flag and file of what is known; None where that is labels.
+
+    A folder in BEIR's layout has judgements of its own: those of ``part``, unless others are given.
+    """
+    found = [(name, path) for name, path in given.items() if path is not None]
+    if len(found) > 1:
+        flags = " and ".join(f"--{name}" for name, _ in found)
+        raise ValueError(f"{flags} exclude each other: give one of them")
+    name = found[0][0] if found else None
+    if is_search_folder(data):
+        if name not in (None, "relevance") or queries is not None:
+            raise ValueError(
+                f"--{name or 'queries'} does not apply to {data}, a folder with queries and "
+                "judgements of its own: leave it out"
+            )
+        return found[0] if found else ("relevance", data / "qrels" / f"{part}.tsv")
+    if queries is not None and name not in ("positives", "relevance"):
+        raise ValueError("--queries goes with --positives or --relevance: give one of them")
+    return found[0] if found else None
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def noun_of(source: Source | None) -> str:
+    """What is held out and scored: rows, pairs or queries."""
+    return "rows" if source is None else _NOUNS.get(source[0], "rows")
+
+
+def read_known(
+    source: Source, data: Path, file: RowFile, rows: Rows, queries: Path | None = None
+) -> Any:
+    """An object of `dualmetric.supervision`, checked against the rows of DATA."""
+    flag, path = source
+    kind = _KINDS[flag]
+    ids = asked = None
+    if is_search_folder(data):
+        ids = [_read_ids(data / f"{name}.jsonl") for name in ("queries", "corpus")]
+        _check_count(vectors_of(data, "corpus"), rows, data / "corpus.jsonl", ids[1])
+        queries = vectors_of(data, "queries")
+    if queries is not None:
+        try:
+            found, asked = read_data(queries, None, rows.n_features)
+            check_same_features(found, rows.n_features, file.feature_names, queries)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"--queries: {error}") from error
+        if ids is not None:
+            _check_count(queries, asked, data / "queries.jsonl", ids[0])
+    if not path.is_file():
+        raise FileNotFoundError(f"--{flag}: {path} does not exist: check its name and folder")
+    lines = None
+    try:
+        table = _read(path, flag, kind, ids)
+        lines = getattr(table, "lines", None)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            known = _make(kind.make, table, asked).check(rows.shape[0])
+    except (ValueError, KeyError, EOFError, OSError) as error:
+        raise ValueError(f"--{flag}: {path}: {_in_lines(cause(error), lines)}") from error
+    for warning in said:
+        note(f"--{flag}: {path}: {_in_lines(str(warning.message), lines)}")
+    return known
+
+
+def _make(make: Any, table: Any, queries: Rows | None) -> Any:
+    if make is Relevance:
+        if isinstance(table, _Table):
+            table = np.column_stack([table.numbers, np.asarray(table.values)])
+        return Relevance(table, queries)
+    if make is Positives:
+        return Positives(table.numbers, queries)
+    return make(table.numbers) if table.values is None else make(table.numbers, table.values)
+
+
+def _in_lines(message: str, lines: list[int] | None) -> str:
+    """An error of `dualmetric.supervision`, with the lines of a text file and the name of X."""
+    if lines is not None:
+        places = dict(enumerate(lines))
+        message = _PLACE.sub(
+            lambda found: f"line {places[int(found[1])]}" + (f" ({found[3]})" if found[3] else ""),
+            message,
+        )
+    return re.sub(r"\bX\b", "DATA", message)
+
+
+def _check_count(path: Path, rows: Rows, jsonl: Path, ids: dict[str, int]) -> None:
+    if rows.shape[0] != len(ids):
+        raise ValueError(
+            f"{path} has {rows.shape[0]:,} rows for the {len(ids):,} lines of {jsonl}: give one "
+            "row per line, in the same order"
+        )
+
+
+def _read_ids(path: Path) -> dict[str, int]:
+    """Row number of each ``_id`` of a file with one JSON object per line."""
+    found: dict[str, int] = {}
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: a folder of documents has queries, too")
+    with reading(path), open_text(path) as stream:
+        for place, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                name = str(json.loads(line)["_id"])
+            except (ValueError, KeyError, TypeError):
+                raise FileError(
+                    f'line {place} must be a JSON object with an "_id"; got {line[:40]!r}'
+                ) from None
+            if name in found:
+                raise FileError(f"line {place} repeats the _id {name!r}: give each once")
+            found[name] = len(found)
+    return found
+
+
+def _read(path: Path, flag: str, kind: _Kind, ids: Any) -> Any:
+    """A `_Table`, or a sparse matrix of judgements."""
+    if ids is not None or path.suffix in (".csv", ".tsv", ".txt"):
+        return _read_text(path, kind, ids)
+    if path.suffix not in _PLAIN_FILES:
+        raise ValueError(
+            f"{flag} are read from .npy, .npz, .parquet, or .csv or .tsv with {kind.line} per line"
+        )
+    if path.suffix == ".parquet":
+        columns = import_pyarrow().parquet.read_table(path).columns
+        return _table(np.column_stack([np.asarray(column) for column in columns]), kind)
+    with open(path, "rb") as stream:
+        found = np.load(stream, allow_pickle=False)
+        if path.suffix == ".npy":
+            return _table(found, kind)
+        if flag == "relevance" and ("indptr" in found or "format" in found):
+            return rowfiles.read_rows(path).X
+        if flag == "pairs" and {"pairs", "same"} <= set(found.files):
+            return _Table(found["pairs"], found["same"])
+        key = found.files[0] if len(found.files) == 1 else flag
+        if key not in found:
+            raise ValueError(f"it must hold a single array, or one named {flag!r}")
+        return _table(found[key], kind)
+
+
+def _table(found: Array, kind: _Kind) -> _Table:
+    if found.ndim != 2 or found.shape[1] not in kind.columns or kind.columns == (kind.n_numbers,):
+        if kind.make is Relevance:
+            raise ValueError(f"its rows must be {kind.line}; got shape {found.shape}")
+        return _Table(found, None)  # a wrong shape is refused by `check`
+    values = found[:, kind.n_numbers] if found.shape[1] > kind.n_numbers else None
+    return _Table(found[:, : kind.n_numbers], values)
+
+
+def _read_text(path: Path, kind: _Kind, ids: Any) -> _Table:
+    """Lines with commas, or tabs in a ``.tsv``; of a folder in BEIR's layout, ids of rows."""
+    mark, between = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
+    index: list[list[int]] = []
+    values: list[float] = []
+    lines: list[int] = []
+    n_columns = None
+    for place, line in enumerate(rowfiles.read_lines(path), start=1):
+        cells = [cell.strip() for cell in line.split(mark)]
+        if not line.strip() or (place == 1 and not any(map(_is_number, cells))):
+            continue  # blank, or a header
+        numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
+        is_right = len(cells) in kind.columns and all(map(_is_number, more))
+        if ids is None:
+            is_right = is_right and all(map(_NUMBER.fullmatch, numbers))
+        if not is_right or len(cells) != (n_columns or len(cells)):
+            what = kind.line if ids is None else "a query-id, a corpus-id and a score"
+            raise ValueError(f"line {place} must be {what} with {between}; got {line[:40]!r}")
+        n_columns = len(cells)
+        index.append([int(cell) for cell in numbers] if ids is None else _rows(numbers, ids, place))
+        values.extend(map(float, more))
+        lines.append(place)
+    table = np.array(index, dtype=np.int64).reshape(-1, kind.n_numbers)
+    has_values = n_columns != kind.n_numbers and kind.columns != (kind.n_numbers,)
+    return _Table(table, np.array(values) if has_values else None, lines)
+
+
+def _rows(names: list[str], ids: Any, place: int) -> list[int]:
+    for name, known, what in zip(names, ids, ("query", "corpus"), strict=True):
+        if name not in known:
+            file = {"query": "queries"}.get(what, what)
+            raise ValueError(f"line {place}: the {what}-id {name!r} is not in {file}.jsonl")
+    return [known[name] for name, known in zip(names, ids, strict=True)]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
