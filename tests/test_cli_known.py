@@ -228,6 +228,10 @@ class TestPairs:
         start = ("fit", "x.npy", "--pairs")
         assert "pairs must be an (N, 2) array" in refused(*start, "y.npy")
         assert "none.csv does not exist" in refused(*start, "none.csv")
+        for name, content in (("a.npz", b"PK\x03\x04"), ("a.npy", b"x"), ("a.parquet", b"PAR1")):
+            with open(name, "wb") as file:
+                file.write(content)
+            assert refused(*start, name).startswith(f"--pairs: {name}: ")
         line = refused(*start, "p.csv", "--triplets", "t.csv")
         assert line == "--triplets and --pairs exclude each other: give one of them"
         line = refused(*start, "p.csv", "--queries", "x.npy")
@@ -371,6 +375,7 @@ class TestJudged:
             ("relevance", "0,1\n", "line 1 must be the numbers of a query and a document, and a"),
             ("relevance", "0,1,1\n0,2,-1\n", "line 2 has the grade -1"),
             ("relevance", "q,d,g\n0,1,1\n\n0,1,2\n", "line 2 and line 4 give the same query"),
+            ("relevance", "0,1,1\n0,2,nan\n", "line 2 is nan: give finite numbers"),
             ("relevance", "0,1,0\n", "no query has a relevant document"),
         ],
     )

@@ -10,7 +10,17 @@ from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-NAMES = ["dask_cluster", "embeddings", "genes", "images", "text"]
+NAMES = [
+    "clicks",
+    "dask_cluster",
+    "duplicates",
+    "embeddings",
+    "few_labels",
+    "genes",
+    "images",
+    "new_classes",
+    "text",
+]
 OUTPUTS = ROOT / "docs" / "outputs"
 
 
@@ -88,6 +98,41 @@ def test_embeddings(run):
     unseen = scores(output, r"\d\.\d+ +(\d\.\d+)")
     assert seen["DuRP"] > seen["ridge's outputs"] > seen["plain cosine"]
     assert unseen["DuRP"] > unseen["plain cosine"] + 0.1
+
+
+def test_clicks(run):
+    output = run("clicks")
+    assert output.startswith("digits: 418 queries")
+    known = scores(output, r"\d\.\d+ +(\d\.\d+)")
+    new = scores(output, r"\d\.\d+ +\d\.\d+ +(\d\.\d+)")
+    for chosen in ("MetricCV(cv=None)", "MetricCV(cv='queries')"):
+        assert known[chosen] > known["plain distance"] + 0.01
+    # the default looks at new documents, too
+    assert new["MetricCV(cv=None)"] > new["MetricCV(cv='queries')"]
+
+
+def test_duplicates(run):
+    output = run("duplicates")
+    assert output.startswith("digits")
+    for pattern in (r"(\d\.\d+) average", r"(\d\.\d+) found"):
+        found = scores(output, pattern)
+        assert found["learned"] > found["plain"] + 0.02
+
+
+def test_few_labels(run):
+    output = run("few_labels")
+    assert output.startswith("digits: 100 of 1,198 rows")
+    mean = scores(output)
+    assert min(mean["MetricCV"], mean["DuRP, prior"]) > mean["plain cosine"] + 0.03
+    assert mean["DuRP, prior"] > mean["DuRP, no prior"]
+
+
+def test_new_classes(run):
+    output = run("new_classes")
+    assert output.startswith("digits: learned on 5 classes")
+    mean = scores(output, r"MAP@R (\d\.\d+)")
+    assert mean['MetricCV(cv="classes")'] > mean["plain cosine"] - 0.01
+    assert mean["MetricCV()"] < mean["plain cosine"] - 0.1  # chosen on classes that are known
 
 
 @pytest.mark.skipif("DUALMETRIC_DATA" not in os.environ, reason="DUALMETRIC_DATA is not set")

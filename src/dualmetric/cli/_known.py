@@ -3,8 +3,10 @@
 import json
 import re
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from ._data import check_same_features, is_search_folder, read_data, vectors_of
 from ._output import note
 
 _NUMBER = re.compile(r"[-+]?\d+")
-_PLACE = re.compile(r"\b(?:triplets|comparisons|pairs|positives|grades)\[(\d+)\]( = (\[[^]]*\]))?")
+_PLACE = re.compile(r"\b(?:triplets|comparisons|pairs|positives|grades?)\[(\d+)\]( = (\[[^]]*\]))?")
 _PLAIN_FILES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet")
 
 Source = tuple[str, Path]  # the name of a flag, and its file
@@ -39,8 +41,6 @@ _KINDS = {
     "positives": _Kind(Positives, (2,), 2, "the numbers of a query and a document"),
     "relevance": _Kind(Relevance, (3,), 2, "the numbers of a query and a document, and a grade"),
 }
-
-
 _NOUNS = {"pairs": "pairs", "positives": "queries", "relevance": "queries"}
 
 
@@ -75,12 +75,12 @@ def source_of(given: dict[str, Path | None], queries: Path | None, data: Path, p
     return found[0] if found else None
 
 
-# --- reading ---------------------------------------------------------------------------------
-
-
 def noun_of(source: Source | None) -> str:
     """What is held out and scored: rows, pairs or queries."""
     return "rows" if source is None else _NOUNS.get(source[0], "rows")
+
+
+# --- reading ---------------------------------------------------------------------------------
 
 
 def read_known(
@@ -99,7 +99,7 @@ def read_known(
             found, asked = read_data(queries, None, rows.n_features)
             check_same_features(found, rows.n_features, file.feature_names, queries)
         except (ValueError, OSError) as error:
-            raise ValueError(f"--queries: {error}") from error
+            raise ValueError(f"--queries: {error}" if ids is None else str(error)) from error
         if ids is not None:
             _check_count(queries, asked, data / "queries.jsonl", ids[0])
     if not path.is_file():
@@ -111,7 +111,7 @@ def read_known(
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             known = _make(kind.make, table, asked).check(rows.shape[0])
-    except (ValueError, KeyError, EOFError, OSError) as error:
+    except (ValueError, KeyError, EOFError, OSError, BadZipFile, zlib.error) as error:
         raise ValueError(f"--{flag}: {path}: {_in_lines(cause(error), lines)}") from error
     for warning in said:
         note(f"--{flag}: {path}: {_in_lines(str(warning.message), lines)}")
@@ -193,7 +193,8 @@ def _read(path: Path, flag: str, kind: _Kind, ids: Any) -> Any:
         return _table(found[key], kind)
 
 
-def _table(found: Array, kind: _Kind) -> _Table:
+def _table(found: Any, kind: _Kind) -> _Table:
+    found = np.asarray(found)  # NumPy returns entries of a .npz that are not arrays as bytes
     if found.ndim != 2 or found.shape[1] not in kind.columns or kind.columns == (kind.n_numbers,):
         if kind.make is Relevance:
             raise ValueError(f"its rows must be {kind.line}; got shape {found.shape}")
