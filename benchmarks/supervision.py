@@ -322,7 +322,7 @@ def tuned_adapter(data: dict[str, Any], seed: int) -> tuple[np.ndarray, bool, di
     held_out = np.isin(train[:, 0], queries[: len(queries) // 4])
     tried = []
     for both in (True, False):
-        for rate in (1e-4, 3e-4, 1e-3, 3e-3):
+        for rate in (3e-5, 1e-4, 3e-4, 1e-3):
             for temperature in (0.02, 0.05, 0.1):
                 setting = {"rate": rate, "temperature": temperature}
                 epochs = trained(data, train[~held_out], both, seed, **setting)
