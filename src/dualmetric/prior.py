@@ -181,8 +181,8 @@ def block_shares(margins: Array, comparisons: Comparisons) -> Array:
     Margins are relative to the mean squared distance within the block. The shares are v/Σv, where v
     minimises the convex function
 
-    .. math:: \frac{1}{\sum_t c_t} \sum_t c_t ℓ\Big(\sum_b v_b m_{tb} - b_t\Big)
-              + \frac{ρ}{2} \sum_b (v_b - \bar v)^2, \qquad v ≥ 0
+    .. math:: \frac{1}{\sum_t c_t} \sum_t c_t \ell(\sum_b v_b m_{tb} - b_t)
+              + \frac{\rho}{2} \sum_b (v_b - \bar v)^2, \qquad v \ge 0
 
     with the smoothed hinge ℓ, and the weights c_t and margins b_t of the comparisons. The sum of v
     is free: a fixed one would favour blocks with large margins over blocks with right ones.

@@ -38,7 +38,7 @@ class QueryMetric(BaseEstimator):
     With :math:`A_t = q_t (d_t^+ - d_t^-)^\top` for each comparison of two documents,
 
     .. math:: \min_W\; \frac\lambda2\|W - W_0\|_F^2
-              + \frac1N\sum_t w_t\, \ell\big(\langle W, A_t\rangle + 1 - \text{margin}\big)
+              + \frac1N\sum_t w_t\, \ell(\langle W, A_t\rangle + 1 - \text{margin})
 
     is solved by the same dual coordinate ascent as the metrics. Documents stay as they are: an
     existing inner-product index of them ranks by this similarity when it is asked with
