@@ -102,7 +102,7 @@ def test_clone_and_get_params(learner, data):
     if learner in PROJECTED:
         parameters["n_projections"] = 4
     if learner in (DuRP, DuOri):
-        parameters["prior"] = None
+        parameters |= {"prior": None, "blocks": None}
     model = learner(**parameters)
     assert model.get_params() == parameters
     copy = clone(model)
@@ -1077,7 +1077,7 @@ ALL = {
     LMNN: {"max_iter": 5, "random_state": 0},
     Whitening: {"random_state": 0},
     Euclidean: {},
-    MetricCV: {"shrinkages": [0.5], "powers": [0.5], "lifts": [None], **FEW},
+    MetricCV: {"shrinkages": [0.5], "powers": [0.5], "lifts": [None], "priors": [None], **FEW},
 }
 
 # where each estimator does its work

@@ -739,5 +739,7 @@ def test_steps_that_do_not_go_after_another_metric():
         {"lift": make_metric(n_landmarks=3).lift},
         {"before": second},
     ):
-        with pytest.raises(ValueError, match="tf-idf, a lift, blocks and further steps belong to before"):
+        with pytest.raises(
+            ValueError, match="tf-idf, a lift, blocks and further steps belong to before"
+        ):
             Metric(np.eye(3), **{"before": before, **more})

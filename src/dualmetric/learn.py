@@ -187,7 +187,8 @@ def pose(
         unit = length_unit(X, options.scale)
         threshold = options.margin * unit**2
         comparisons = supervision.compare(X, options.n_triplets, options.sampler, threshold, rng)
-        comparisons = comparisons.with_margin(options.margin * comparisons.margin)
+        if options.margin != 1.0:
+            comparisons = comparisons.with_margin(options.margin * comparisons.margin)
     else:
         X, mapped, prior, unit = apply_prior(X, supervision, options)
         seen = X if prior.image is None or prior.omega else prior.image

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from .._arrays.krylov import OVERSAMPLING
 from .._arrays.system import format_bytes
 from .._rows import Rows, is_source, open_rows
-from ..learn import SPAN_LIMIT
+from ..learn import PRIOR_SPAN_LIMIT, SPAN_LIMIT
 from ..lift import LANDMARKS
 from ..problem import DualOptions
 from ..recovery import DEFAULT_WIDE_RANK
@@ -69,7 +69,8 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
     N = len(y) if isinstance(y, Comparisons) else options.n_triplets
     whitened, in_original = options.shrinkage < 1.0, options.rebuilt
     route, width = "matrix", d if in_original else m
-    if in_original and n < min(d, SPAN_LIMIT):
+    wide_prior = d > DENSE_LIMIT and (options.prior is not None or options.blocks is not None)
+    if in_original and n < min(d, PRIOR_SPAN_LIMIT if wide_prior else SPAN_LIMIT):
         route, width = "span", n
     elif in_original and d > DENSE_LIMIT:
         route = "products"
@@ -103,7 +104,8 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
         rebuilding += 2 * stored if in_original else 0  # by columns, and a part of them
     rebuilding += n * m * itemsize  # the rows of the dual problem are still there
     largest = max(measuring, sampling, solving, graph + rebuilding)
-    memory = read + copies + N * 24 + largest + d * rank * itemsize
+    # four row numbers, a margin and a weight for each comparison
+    memory = read + copies + N * 32 + largest + d * rank * itemsize
 
     per_row = n_entries / max(n, 1)
     work = 2 * 3 * N * per_row + 2.0 * n_entries * m

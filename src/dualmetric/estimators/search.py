@@ -256,7 +256,7 @@ class MetricCV(LearnedMetricEstimator):
     def recommend(self) -> str:
         """Explain the choice in a sentence."""
         check_is_fitted(self)
-        name = _SCORES[self.scoring_]
+        name = _SCORES.get(self.scoring_, self.scoring_)
         plain = f"the plain {self.best_plain_[0]} distance"
         low, high = (100 * end for end in self.gain_interval_)
         method = type(self.best_estimator_).__name__

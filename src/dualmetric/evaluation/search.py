@@ -294,12 +294,13 @@ def _as_judged(judgements: Any, queries: Any, n_documents: int) -> Positives | R
                 f"{expected}; got {judgements.shape}"
             )
         return Relevance(judgements, queries)
-    width = np.shape(judgements)[-1] if len(np.shape(judgements)) == 2 else 0
+    shape: tuple[int, ...] = () if isinstance(judgements, Supervision) else np.shape(judgements)
+    width = shape[1] if len(shape) == 2 else 0
     if width not in (2, 3):
         found = type(judgements).__name__
         raise ValueError(
             "judgements must be Relevance, Positives, a sparse matrix of queries × documents, an "
             "(N, 3) array of query, document and grade, an (N, 2) array of query and document, or "
-            f"one label per document; got {found} of shape {np.shape(judgements)}"
+            f"one label per document; got {found} of shape {shape}"
         )
     return Relevance(judgements, queries) if width == 3 else Positives(judgements, queries)
