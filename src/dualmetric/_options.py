@@ -149,6 +149,16 @@ def _parameters(cls: Any) -> str:
 # --- options that several estimators share ---------------------------------------------------
 
 
+def tol_option() -> Any:
+    """``tol`` of the estimators that solve a dual problem."""
+    return option(
+        "float",
+        default=None,
+        help="Stop earlier, when the duality gap is at most ``tol`` times the primal objective.",
+        low=0,
+    )
+
+
 def max_rows_option() -> Any:
     """How many rows are learned from."""
     return option(

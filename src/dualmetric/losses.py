@@ -34,10 +34,12 @@ its step is w_t times that of ℓ for β_t/w_t and the curvature w_t·c.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import xlogy
 
+from ._options import option
 from ._types import Array
 
 
@@ -80,6 +82,16 @@ LOSSES = {
         Loss("logistic", smoothing=4.0, upper=1.0, logistic=True),
     )
 }
+
+
+def loss_option() -> Any:
+    """``loss`` of the estimators that solve a dual problem."""
+    return option(
+        "str",
+        default="hinge",
+        help="Loss of a comparison's margin. See `dualmetric.losses`.",
+        choices=tuple(LOSSES),
+    )
 
 
 def get_loss(name: str) -> Loss:

@@ -14,13 +14,14 @@ from ._options import (
     option,
     random_state_option,
     scale_option,
+    tol_option,
     verbose_option,
     with_options,
 )
 from ._types import Array, Matrix
 from .blocks import Blocks
 from .lift import Lift
-from .losses import LOSSES
+from .losses import loss_option
 from .recovery import TOLERANCE
 from .supervision import Comparisons, Supervision
 from .supervision.sampling import n_triplets_option, sampler_option
@@ -52,12 +53,7 @@ class DualOptions:
     n_triplets: int = n_triplets_option()
     sampler: str = sampler_option()
     max_rows: int | None = max_rows_option()
-    loss: str = option(
-        "str",
-        default="hinge",
-        help="Loss of a comparison's margin. See `dualmetric.losses`.",
-        choices=tuple(LOSSES),
-    )
+    loss: str = loss_option()
     reg: float | None = option(
         "float",
         default=None,
@@ -75,12 +71,7 @@ class DualOptions:
         above=True,
     )
     max_epochs: int = option("int", default=3, help="Passes over the comparisons.", low=1)
-    tol: float | None = option(
-        "float",
-        default=None,
-        help="Stop earlier, when the duality gap is at most ``tol`` times the primal objective.",
-        low=0,
-    )
+    tol: float | None = tol_option()
     shrinkage: float = option(
         "float",
         default=1.0,

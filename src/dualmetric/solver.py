@@ -135,6 +135,12 @@ class Epoch(NamedTuple):
     dual: float
     gap: float
 
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.epoch}: primal {self.primal:.6g}, dual {self.dual:.6g}, "
+            f"gap {self.gap:.3g}"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class DualSolution:

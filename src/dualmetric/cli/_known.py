@@ -212,10 +212,10 @@ def _read_text(path: Path, kind: _Kind, ids: Any) -> _Table:
     n_columns = None
     for place, line in enumerate(rowfiles.read_lines(path), start=1):
         cells = [cell.strip() for cell in line.split(mark)]
-        if not line.strip() or (place == 1 and not any(map(_is_number, cells))):
+        if not line.strip() or (place == 1 and not any(map(rowfiles.is_number, cells))):
             continue  # blank, or a header
         numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
-        is_right = len(cells) in kind.columns and all(map(_is_number, more))
+        is_right = len(cells) in kind.columns and all(map(rowfiles.is_number, more))
         if ids is None:
             is_right = is_right and all(map(_NUMBER.fullmatch, numbers))
         if not is_right or len(cells) != (n_columns or len(cells)):
@@ -236,11 +236,3 @@ def _rows(names: list[str], ids: Any, place: int) -> list[int]:
             file = {"query": "queries"}.get(what, what)
             raise ValueError(f"line {place}: the {what}-id {name!r} is not in {file}.jsonl")
     return [known[name] for name, known in zip(names, ids, strict=True)]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -106,6 +106,22 @@ def generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
 
 
+def store_fitted(
+    estimator: Any, rows: Rows, counts: dict[str, int], fitted: dict[str, Any]
+) -> None:
+    """Replace all fitted attributes, in one place: a fit that failed changes nothing."""
+    new = {
+        "n_features_in_": rows.n_features,
+        "n_rows_used_": counts["used"],
+        "n_rows_in_": counts["given"],
+        **fitted,
+    }
+    if rows.names is not None:
+        new["feature_names_in_"] = np.array(rows.names, dtype=object)
+    kept = {key: value for key, value in vars(estimator).items() if not key.endswith("_")}
+    estimator.__dict__ = kept | new
+
+
 class MetricEstimator(TransformerMixin, BaseEstimator):
     """Base of the estimators: ``fit`` sets ``metric_``, the rest is here."""
 
@@ -152,14 +168,8 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         return {"method": type(self).__name__, "parameters": parameters}
 
     def _store(self, rows: Rows, counts: dict[str, int], **fitted: Any) -> Self:
-        """Set everything that was learned, in one place: a fit that failed changes nothing."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        self.n_features_in_ = rows.n_features
-        self.n_rows_used_, self.n_rows_in_ = counts["used"], counts["given"]
-        if rows.names is not None:
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
-        self.__dict__.update(fitted)
+        """Set everything that was learned."""
+        store_fitted(self, rows, counts, fitted)
         return self
 
     @property
@@ -206,10 +216,11 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Rows in the original features. Of those that are not in memory (on disk, or of Dask),
             1,000 query all, or fewer (see `mean_average_precision`).
-        y : array-like of shape (n_samples,), str, Triplets or Comparisons
+        y : array-like of shape (n_samples,), str or supervision
             Labels, or the name of their column in a data frame: the score is then the mean average
-            precision, where each row of X queries the others. For triplets and comparisons, it is
-            the share that the metric satisfies.
+            precision, where each row of X queries the others. Of triplets and comparisons, it is
+            the share that the metric satisfies; of pairs, the average precision; of positives and
+            relevance, nDCG@10.
 
         Returns
         -------
@@ -244,9 +255,9 @@ class LearnedMetricEstimator(ClassNamePrefixFeaturesOutMixin, MetricEstimator):
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Training rows; at most ``max_rows`` of them are learned from.
-        y : array-like of shape (n_samples,), str, Triplets or Comparisons
-            Labels, the name of their column in a data frame, or triplets or comparisons of row
-            numbers.
+        y : array-like of shape (n_samples,), str or supervision
+            Labels, the name of their column in a data frame, or what is known in another form:
+            pairs, positives, relevance, triplets, comparisons (see `dualmetric.supervision`).
 
         Returns
         -------

@@ -105,9 +105,10 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
             memory map, an object with ``shape``, ``dtype`` and row slicing (HDF5, Zarr,
             `open_parquet`), a Dask array, or an array on a device (PyTorch, CuPy), where the work
             is then done. At most ``max_rows`` of them are learned from.
-        y : array-like of shape (n_samples,), str, Triplets or Comparisons
+        y : array-like of shape (n_samples,), str or supervision
             What is known about the rows: labels of any type, the name of the column of a data frame
-            that holds them, or triplets or comparisons of row numbers.
+            that holds them, or an object of `dualmetric.supervision`: pairs, positives, relevance,
+            triplets or comparisons.
         callback : callable, optional
             Called with each `dualmetric.solver.Epoch` as it ends, for progress.
 
@@ -138,10 +139,7 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
 
         def report(epoch: Epoch) -> None:
             if self.verbose:
-                print(
-                    f"[{type(self).__name__}] epoch {epoch.epoch}: primal {epoch.primal:.6g}, "
-                    f"dual {epoch.dual:.6g}, gap {epoch.gap:.3g}"
-                )
+                print(f"[{type(self).__name__}] {epoch}")
             if callback is not None:
                 callback(epoch)
 
@@ -195,7 +193,7 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Anything with a shape; without a ``dtype`` it counts as float64.
-        y : Triplets or Comparisons, optional
+        y : supervision, optional
             What ``fit`` would be given; labels make no difference.
 
         Returns

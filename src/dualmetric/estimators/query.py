@@ -16,18 +16,19 @@ from .._options import (
     max_rows_option,
     option,
     random_state_option,
+    tol_option,
     verbose_option,
     with_options,
 )
 from .._rows import Rows, open_rows
 from .._types import Array, Matrix
 from .._validation import refuse_mask
-from ..losses import LOSSES, get_loss
+from ..losses import get_loss, loss_option
 from ..solver import Bilinear, DualSolution, Epoch, solve_dual
 from ..supervision import Comparisons, as_supervision
 from ..supervision._judged import Judged
 from ..supervision.mining import mined
-from .base import check_two_rows, generator
+from .base import check_two_rows, generator, store_fitted
 
 
 @with_options
@@ -118,19 +119,9 @@ class QueryMetric(BaseEstimator):
         "int", default=100_000, help="How many comparisons to draw at most.", low=1
     )
     max_rows: int | None = max_rows_option()
-    loss: str = option(
-        "str",
-        default="hinge",
-        help="Loss of a comparison's margin. See `dualmetric.losses`.",
-        choices=tuple(LOSSES),
-    )
+    loss: str = loss_option()
     max_epochs: int = option("int", default=5, help="Passes over the comparisons.", low=1)
-    tol: float | None = option(
-        "float",
-        default=None,
-        help="Stop earlier, when the duality gap is at most ``tol`` times the primal objective.",
-        low=0,
-    )
+    tol: float | None = tol_option()
     scale: bool = option(
         "bool",
         default=True,
@@ -174,16 +165,16 @@ class QueryMetric(BaseEstimator):
         documents, queries = (part.astype(dtype, copy=False) for part in (documents, queries))
         comparisons, solution, W = self._learn(documents, queries, known, W, rng)
         index = np.column_stack([asked[comparisons.index[:, 0]], chosen[comparisons.index[:, 1:]]])
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        self.n_features_in_, self.n_query_features_in_ = W.shape[1], W.shape[0]
-        self.n_rows_used_, self.n_rows_in_ = len(chosen), n
-        if rows.names is not None:
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
-        self.weights_ = W
-        self.comparisons_ = Comparisons(index, comparisons.margin, comparisons.weight)
-        self.dual_coef_, self.history_ = solution.beta, solution.history
-        self.duality_gap_, self.n_iter_ = solution.gap, solution.history[-1].epoch
+        fitted = {
+            "weights_": W,
+            "n_query_features_in_": W.shape[0],
+            "comparisons_": Comparisons(index, comparisons.margin, comparisons.weight),
+            "dual_coef_": solution.beta,
+            "history_": solution.history,
+            "duality_gap_": solution.gap,
+            "n_iter_": solution.history[-1].epoch,
+        }
+        store_fitted(self, rows, {"used": len(chosen), "given": n}, fitted)
         return self
 
     def _prior_of(self, width: int, n_features: int) -> Array | None:
@@ -251,10 +242,7 @@ class QueryMetric(BaseEstimator):
 
     def _report(self, epoch: Epoch) -> None:
         if self.verbose:
-            print(
-                f"[QueryMetric] epoch {epoch.epoch}: primal {epoch.primal:.6g}, "
-                f"dual {epoch.dual:.6g}, gap {epoch.gap:.3g}"
-            )
+            print(f"[QueryMetric] {epoch}")
 
     def transform_queries(self, Q: Any) -> Matrix:
         """QW: the inner product of its rows with documents is the similarity.
@@ -400,11 +388,6 @@ def _compare(
         found = mined(X, n_documents, right, known.depth, known.relative_margin)
         negatives = np.concatenate([found.pairs, negatives])
     query, near, far, above = known._drawn(negatives, n, rng)
-    if not len(query):
-        raise ValueError(
-            "no query has two documents to compare: every document is relevant, or too close by "
-            "relative_margin; give other rows, or relative_margin=None"
-        )
     weight = np.ones(len(query)) if W is None else known._weights(X, query, near, far, above)
     index = np.column_stack([query - n_documents, near, far])
     return Comparisons(index, np.ones(len(index)), weight)

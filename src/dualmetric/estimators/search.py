@@ -183,9 +183,9 @@ class MetricCV(LearnedMetricEstimator):
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Training rows; at most ``max_rows`` of them are learned from.
-        y : array-like of shape (n_samples,), str, Triplets or Comparisons
-            Labels, the name of their column in a data frame, or triplets or comparisons of row
-            numbers.
+        y : array-like of shape (n_samples,), str or supervision
+            Labels, the name of their column in a data frame, or what is known in another form:
+            pairs, positives, relevance, triplets, comparisons (see `dualmetric.supervision`).
         callback : callable, optional
             Called with the number of groups of candidates that are scored and the number of all,
             for progress.

@@ -288,7 +288,7 @@ def _read_csv(path: Path, label_column: str | None) -> RowFile:
                 try:
                     numbers.extend(map(float, line))
                 except ValueError:
-                    place = next(place for place, cell in enumerate(line) if not _is_number(cell))
+                    place = next(place for place, cell in enumerate(line) if not is_number(cell))
                     raise FileError(
                         f"column {names[place]!r} has {reprlib.repr(line[place])} instead of "
                         f"a number in row {row} (counted from 0): fill it, leave the column out, "
@@ -308,13 +308,14 @@ def _check_header(header: Sequence[str]) -> None:
     if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
         raise FileError("its columns are not separated by commas: save it with commas")
     counted = header == [str(place) for place in range(len(header))]  # as pandas names columns
-    if all(map(_is_number, header)) and not counted:
+    if all(map(is_number, header)) and not counted:
         raise FileError(
             "its first line holds numbers: add a first line with the names of the columns"
         )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a cell can be read as a number."""
     try:
         float(text)
     except ValueError:

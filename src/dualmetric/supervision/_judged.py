@@ -54,14 +54,15 @@ class Judged(Supervision):
     def __init__(
         self,
         index: Any,
-        grade: Any,
-        queries: Any,
-        depth: int,
-        n_negatives: int,
-        relative_margin: float | None,
-        groups: Any,
+        queries: Any = None,
+        *,
+        depth: int = 100,
+        n_negatives: int = 30,
+        relative_margin: float | None = None,
+        groups: Any = None,
     ) -> None:
-        self.index, self.grade, self.queries = index, grade, queries
+        self.index, self.queries = index, queries
+        self.grade: Any = None  # of each pair, after `check`
         self.depth, self.n_negatives, self.relative_margin = depth, n_negatives, relative_margin
         self.groups = groups
         self.n_documents: int | None = None  # known after `check`
@@ -136,11 +137,6 @@ class Judged(Supervision):
         right = self.index[self.grade > 0]
         found = mined(X, self._documents_known(), right, self.depth, self.relative_margin)
         query, near, far, grades = self._drawn(found.pairs, n, rng)
-        if not len(query):
-            raise ValueError(
-                "no query has two documents to compare: every document is relevant, or too close "
-                "by relative_margin; give other rows, or relative_margin=None"
-            )
         index = compact(np.column_stack([query, near, query, far]), X.shape[0])
         return Comparisons(index, np.ones(len(index)), self._weights(X, query, near, far, grades))
 
@@ -172,6 +168,11 @@ class Judged(Supervision):
         drawn = np.where(size <= count, step, rng.random((len(asked), count)) * size)
         numbers = np.cumsum(size)[:, None] - size + drawn.astype(np.int64)
         numbers = np.unique(numbers[step < size])
+        if not len(numbers):
+            raise ValueError(
+                "no query has two documents to compare: every document is relevant, or too close "
+                "by relative_margin; give other rows, or relative_margin=None"
+            )
         if len(numbers) > n:
             numbers = np.sort(rng.choice(numbers, n, replace=False))
         better = np.searchsorted(ends, numbers, "right")

@@ -1,7 +1,5 @@
 """Positives: documents that were chosen for queries, such as clicks."""
 
-from typing import Any
-
 from ._judged import Judged
 
 
@@ -40,15 +38,3 @@ class Positives(Judged):
     """
 
     _what = "positives"
-
-    def __init__(
-        self,
-        index: Any,
-        queries: Any = None,
-        *,
-        depth: int = 100,
-        n_negatives: int = 30,
-        relative_margin: float | None = None,
-        groups: Any = None,
-    ) -> None:
-        super().__init__(index, None, queries, depth, n_negatives, relative_margin, groups)

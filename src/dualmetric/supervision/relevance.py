@@ -54,8 +54,15 @@ class Relevance(Judged):
         relative_margin: float | None = None,
         groups: Any = None,
     ) -> None:
+        super().__init__(
+            (),
+            queries,
+            depth=depth,
+            n_negatives=n_negatives,
+            relative_margin=relative_margin,
+            groups=groups,
+        )
         self.grades = grades
-        super().__init__((), None, queries, depth, n_negatives, relative_margin, groups)
 
     def __len__(self) -> int:
         given = self.grades if self.n_documents is None else self.index
