@@ -100,7 +100,7 @@ def test_more_is_held_out_while_there_is_doubt(monkeypatch):
     assert n_splits(80) == 4  # too few rows
     for interval, expected in [((-0.1, 0.1), 4), ((0.0, 0.1), 4), ((-0.2, -0.1), 1)]:
         monkeypatch.setattr(
-            "dualmetric.estimators.search.best_of_interval", lambda *_, found=interval: found
+            "dualmetric.estimators._choice.best_of_gains", lambda *_, found=interval: (0.0, *found)
         )
         assert n_splits(480) == expected
 
@@ -365,7 +365,10 @@ def test_callback_counts_groups():
     calls = []
     search = MetricCV(cv=2, **SMALL).fit(X, y, callback=lambda *call: calls.append(call))
     total = 1 + 2 + 2  # the plain distances; each shrinkage whitened, and learned with
-    assert calls == 2 * [(done, total) for done in range(1, total + 1)]
+    assert [call for call in calls if call == (1, total)] == [(1, total)] * 2  # one per split
+    assert calls[:total] == [(done, total) for done in range(1, total + 1)]
+    assert calls[-1] == (total, total)
+    assert all(done <= total for done, _ in calls)
     assert "split1_test_score" in search.cv_results_
 
     def stop(done, total):
@@ -383,7 +386,7 @@ def test_verbose(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "[MetricCV] learning from 120 of 240 rows (max_rows)"
     assert sum("learning from" in line for line in lines) == 1
-    assert lines[1].startswith("[MetricCV] 2 × Euclidean: ")
+    assert lines[1].startswith("[MetricCV] 1 of at most 7: Euclidean, ")
     MetricCV(**SMALL).fit(X, y)
     assert capsys.readouterr().out == ""
 
@@ -398,8 +401,12 @@ def test_results_have_the_form_of_grid_search():
     assert results["param_shrinkage"].mask[:2].all()
     assert not results["param_distance"].mask.any()
     parts = np.array([results[f"split{k}_test_score"] for k in range(3)])
-    assert_allclose(results["std_test_score"], parts.std(axis=0))
-    assert_allclose(results["mean_test_score"], parts.mean(axis=0), atol=0.01)
+    assert_allclose(results["std_test_score"], np.nanstd(parts, axis=0))
+    complete = ~results["dropped"]
+    assert 1 < np.count_nonzero(complete) < n
+    assert_allclose(results["mean_test_score"][complete], parts.mean(axis=0)[complete], atol=0.01)
+    assert np.isnan(parts[2, results["dropped"]]).any()  # not learned again for the last split
+    assert (results["mean_test_score"][~complete] < results["mean_test_score"].max()).all()
 
 
 def test_keeps_the_plain_distance_where_nothing_is_to_be_learned():

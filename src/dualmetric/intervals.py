@@ -108,11 +108,18 @@ def best_of_interval(
     low, high : float
         NaN where there are fewer than two queries.
     """
+    return best_of_gains(candidates, other, level=level, n_draws=n_draws, seed=seed)[1:]
+
+
+def best_of_gains(
+    candidates: Any, other: Any, *, level: float = 0.95, n_draws: int = 1000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Expected gain of the best, and the ends of its interval: see `best_of_interval`."""
     gains = np.asarray(candidates, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     gains = gains[:, ~np.isnan(gains).any(axis=0)].T
     n = len(gains)
     if n < 2:
-        return np.nan, np.nan
+        return np.nan, np.nan, np.nan
     rng = np.random.default_rng(seed)
     found, shares = [], []
     height = 1 + 2**20 // n
@@ -127,4 +134,4 @@ def best_of_interval(
     means = np.concatenate(found)
     ends = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     low, high = means.mean() + (ends - means.mean()) * np.sqrt(np.concatenate(shares).mean())
-    return float(low), float(high)
+    return float(means.mean()), float(low), float(high)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._arrays import ops
 from .._arrays.namespace import to_numpy
 from .._options import (
     Option,
@@ -20,21 +21,20 @@ from .._options import (
     verbose_option,
     with_options,
 )
-from .._types import Array
-from ..intervals import best_of_interval
+from .._validation import warn
 from ..problem import length_unit
 from ..scatter import DENSE_LIMIT
 from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
-from ._candidates import Candidate, fixed_options, n_groups, score_candidates
+from ._candidates import Field, fixed_options, n_groups, run_candidates
+from ._choice import best_of_families, choose
+from ._race import Candidate, Race
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
 from .dual import DuOri, DuRP
 from .whitening import Whitening
 
-# On documents that were not judged, a metric may be worse than the plain distance by two points at
-# most, and by three standard errors: chosen on scifact and stackfaq.
-_MOST_LOST, _MOST_ERRORS = 0.02, 3.0
 _ENOUGH = 100  # held-out queries to tell settings apart by
+_RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
 _FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels, too
 _ESTIMATORS: dict[str, Any] = {kind.__name__: kind for kind in (DuRP, DuOri, Whitening, Euclidean)}
 _SCORES = {
@@ -171,6 +171,14 @@ class MetricCV(LearnedMetricEstimator):
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
     max_rows: int | None = max_rows_option()
+    time_limit: float | None = option(
+        "float",
+        default=None,
+        help="Seconds after which no more candidates are tried; None tries all. The group of "
+        "candidates under way is finished, and the choice is learned from all rows.",
+        low=0,
+        above=True,
+    )
     random_state: Any = random_state_option("Seed of everything. The same seed, the same choice.")
     verbose: int = verbose_option("Above 0, print the choice; above 1, each group as it is scored.")
 
@@ -195,6 +203,7 @@ class MetricCV(LearnedMetricEstimator):
         MetricCV
             Itself.
         """
+        begin = perf_counter()
         check_options(self)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         # the rows that the chosen estimator, which gets this seed, will choose as well
@@ -209,34 +218,72 @@ class MetricCV(LearnedMetricEstimator):
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
         families = self._families(supervision, rows.shape[1])
-        found: list[list[Candidate]] = []
-        guards: list[list[Candidate]] = []
-        distance, names = None, training.rows.names
+        deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
+        race, guard = Race(deadline), Race(deadline)
+        distance, n_scored = None, 0
         for split in supervision.splits(rows, self.cv, scoring, seed):
+            current = guard if split.guard else race
+            current.start(split)
+            field = Field(
+                self,
+                families,
+                split,
+                ops.take_rows(rows, split.train_rows),
+                ops.take_rows(rows, split.test_rows),
+                n_classes,
+                training.rows.names,
+                seed,
+                current,
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
-                candidates: list[Candidate] = []
-                groups = score_candidates(
-                    rows, split, self, families, n_classes, distance, names, seed
-                )
-                for done, group in enumerate(groups, start=1):
-                    candidates += group
-                    if self.verbose > 1:
-                        spent = group[0].fit_time + sum(one.score_time for one in group)
-                        print(f"[MetricCV] {len(group)} × {group[0].method}: {spent:.2f} s")
-                    if callback is not None:
-                        callback(done, n_groups(rows, self, families))
-            distance = distance or max(candidates[:2], key=lambda c: c.mean).params["distance"]
+                self._run(field, distance, callback)
+            plain = current.candidates[:2]
+            distance = (
+                distance or max(plain, key=lambda one: np.nanmean(one.parts[0])).params["distance"]
+            )
             if split.guard:
-                guards.append(candidates)
                 continue
-            found.append(candidates)
-            choice = _choose(found, guards)
+            race.finish()
+            choice = choose(race, guard if guard.candidates else None, self._seconds_left(begin))
             low, high = choice["gain_interval_"]
-            scored = sum(len(part[0].scores) for part in found)
-            if self.cv is None and scored >= _ENOUGH and not low <= 0.0 <= high:
+            n_scored += len(race.candidates[0].parts[-1])
+            settled = n_scored >= _ENOUGH and not low <= 0.0 <= high
+            if race.out_of_time or (self.cv is None and settled):
                 break  # no doubt is left whether a learned metric is better
+        if race.out_of_time and len(race.candidates) == 2:
+            warn(
+                f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
+                "distance is returned; allow more time, or pass fewer rows"
+            )
+        choice["families_"] = best_of_families(race)
+        choice["held_out_"] = supervision.held_out
         return self._refit(training, choice, scoring, seed)
+
+    def _seconds_left(self, begin: float) -> float:
+        """Seconds that a fit may have taken, if there is to be time for another from all rows."""
+        if self.time_limit is None:
+            return np.inf
+        return max(self.time_limit - (perf_counter() - begin), 0.0)
+
+    def _run(
+        self,
+        field: Field,
+        distance: str | None,
+        callback: Callable[[int, int], object] | None,
+    ) -> None:
+        """Score the candidates on one split."""
+        total = n_groups(field.train, self, field.families)
+        begin = perf_counter()
+        for done, name in enumerate(run_candidates(field, distance), start=1):
+            if self.verbose > 1:
+                print(
+                    f"[MetricCV] {done} of at most {total}: {name}, {perf_counter() - begin:.1f} s"
+                )
+            if callback is not None:
+                callback(done, total)
+        if callback is not None:
+            callback(total, total)
 
     def _families(self, supervision: Supervision, n_features: int) -> list[str]:
         """What is tried besides the plain distances."""
@@ -279,74 +326,16 @@ class MetricCV(LearnedMetricEstimator):
         more = {**fixed_options(self), "max_rows": self.max_rows, "random_state": seed}
         known = options_of(kind).keys() - kept.params.keys()
         params = kept.params | {name: more[name] for name in more if name in known}
+        if self.blocks is not None and kind is not Euclidean:
+            params["blocks"] = self.blocks
         begin = perf_counter()
         model = kind(**params).fit(training.rows, training.whole)
         choice["refit_time_"] = perf_counter() - begin
-        chosen_by = f"MetricCV, scoring={scoring!r}"
-        choice["metric_"] = model.metric_.with_info(chosen_by=chosen_by, held_out_score=kept.mean)
+        choice["metric_"] = model.metric_.with_info(
+            chosen_by=f"MetricCV, scoring={scoring!r}", held_out_score=choice["best_score_"]
+        )
         choice |= {"best_estimator_": model, "best_params_": params, "scoring_": scoring}
         self._store(training.rows, training.counts, **choice)
         if self.verbose:
             print(f"[MetricCV] {self.recommend()}")
         return self
-
-
-def _not_worse(guards: list[list[Candidate]], n: int) -> tuple[list[Candidate], Array]:
-    """Candidates on the guard splits, and which are not clearly worse than the plain distance."""
-    merged = [Candidate.merged(same) for same in zip(*guards, strict=True)]
-    if not merged:
-        return [], np.ones(n, dtype=bool)
-    plain = max((c for c in merged if c.method == "Euclidean"), key=lambda c: c.mean)
-    differences = np.array([c.scores - plain.scores for c in merged])
-    error = differences.std(axis=1) / np.sqrt(differences.shape[1])
-    mean = differences.mean(axis=1)
-    return merged, (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
-
-
-def _choose(found: list[list[Candidate]], guards: list[list[Candidate]]) -> dict[str, Any]:
-    """Compare the candidates over all splits; returns what becomes fitted attributes."""
-    merged = [Candidate.merged(same) for same in zip(*found, strict=True)]
-    guarded, allowed = _not_worse(guards, len(merged))
-    scores = np.array([candidate.mean for candidate in merged])
-    plain = [c for c in merged if c.method == "Euclidean"]
-    best_plain = max(plain, key=lambda c: c.mean)
-    learned = [c for c, ok in zip(merged, allowed, strict=True) if c.method != "Euclidean" and ok]
-    gain = (0.0, 0.0)
-    kept = best_plain
-    if learned:
-        gain = best_of_interval(np.array([c.scores for c in learned]), best_plain.scores)
-        kept = max(learned, key=lambda c: c.mean) if gain[0] > 0 else best_plain
-    place = merged.index(kept)
-    new = None
-    if guarded:
-        plain_there = max(c.mean for c in guarded if c.method == "Euclidean")
-        new = guarded[place].mean, plain_there
-    keys = sorted({key for candidate in merged for key in candidate.params})
-    by_split = np.array([[c.mean for c in part] for part in found])
-    results = {
-        "estimator": np.array([c.method for c in merged]),
-        "params": [c.params for c in merged],
-        **{
-            f"param_{key}": np.ma.array(
-                [c.params.get(key) for c in merged],
-                mask=[key not in c.params for c in merged],
-                dtype=object,
-            )
-            for key in keys
-        },
-        **{f"split{i}_test_score": row for i, row in enumerate(by_split)},
-        "mean_test_score": scores,
-        "std_test_score": by_split.std(axis=0),
-        "rank_test_score": (scores[None, :] > scores[:, None]).sum(axis=1) + 1,
-        "mean_fit_time": np.array([c.fit_time for c in merged]),
-        "mean_score_time": np.array([c.score_time for c in merged]),
-    }
-    return {
-        "kept": kept,
-        "best_score_": kept.mean,
-        "best_index_": place,
-        "new_documents_": new,
-        "best_plain_": (best_plain.params["distance"], best_plain.mean),
-        "gain_interval_": gain,
-        "cv_results_": results,
-    }

@@ -23,7 +23,10 @@ class Split(NamedTuple):
     train: "Supervision"  # what is known about ``X[train_rows]``
     # ``judge(train, test)`` takes both parts as a metric maps them, and returns one score per held-
     # out query; larger is better, and NaN means that the query has nothing to find
-    judge: Callable[[Matrix, Matrix], Array]
+    judge: Callable[..., Array]
+    # parts of the queries that can be scored one after the other: ``judge(train, test, heats[0])``
+    heats: list[Array] | None = None
+    also: dict[str, Callable[..., Array]] | None = None  # other scores, by name
     # whether it only says which metrics are worse than the plain distance, and does not count
     guard: bool = False
 
@@ -37,6 +40,9 @@ class Supervision(ABC):
 
     scorings: tuple[str, ...]
     """Names of the scores that `splits` knows; the first is the default."""
+
+    held_out: str = "rows"
+    """What `MetricCV` holds out, in a word."""
 
     queries: Any = None
     """Rows that are not among those of X, with the same features; they are numbered after them."""
@@ -231,6 +237,7 @@ class Comparisons(Supervision):
     """
 
     scorings: tuple[str, ...] = ("agreement",)
+    held_out = "comparisons"
     _what = "comparisons"
     _columns: tuple[str, ...] = ("a", "b", "c", "d")
     _different: tuple[tuple[int, int], ...] = (
@@ -336,7 +343,7 @@ class Comparisons(Supervision):
             rows, tested = learned.rows(), held_out.rows()
             index = self._pairs(held_out.take(tested).index)
 
-            def judge(_: Matrix, mapped: Matrix, index: Array = index) -> Array:
+            def judge(_: Any, mapped: Any, index: Array = index) -> Array:
                 return agreement(embedded.margins(mapped, index))
 
             yield Split(rows, tested, learned.take(rows), judge)

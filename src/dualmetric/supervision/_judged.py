@@ -48,6 +48,7 @@ class Judged(Supervision):
 
     scorings: tuple[str, ...] = ("ndcg", "map", "recall", "precision", "hit_rate")
     families: tuple[str, ...] = ("identity",)
+    held_out = "queries"
     cvs: tuple[str, ...] = ("queries", "documents")
     _what = "judgements"
 
@@ -279,7 +280,7 @@ class Judged(Supervision):
         new.index, new.grade = self.index[keep], self.grade[keep]
         return new
 
-    def _judge(self, scoring: str) -> Callable[[Any, Any], Array]:
+    def _judge(self, scoring: str) -> Callable[..., Array]:
         return lambda _, mapped: self.scores(mapped, scoring)
 
     def scores(self, mapped: Matrix | Embedded, scoring: str, k: int = 10) -> Array:

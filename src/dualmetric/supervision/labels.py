@@ -22,6 +22,7 @@ N_VOTES = 5
 """Nearest rows that vote on the class of a query."""
 
 _MOST_VOTERS = 10_000
+_FIRST_HEAT = 300  # held-out rows that every candidate is scored on
 _SHARE = 0.25
 
 
@@ -48,7 +49,7 @@ class Labels(Supervision):
     array([ True])
     """
 
-    scorings: tuple[str, ...] = ("map", "knn")
+    scorings: tuple[str, ...] = ("map", "knn", "both")
 
     def __init__(self, y: Any, unknown: Any = None, groups: Any = None) -> None:
         self.y, self.unknown, self.groups = y, unknown, groups
@@ -127,7 +128,6 @@ class Labels(Supervision):
         others = np.setdiff1d(np.arange(len(self.y)), known)
         codes = np.unique(self.y[known], return_inverse=True)[1]
         rng = np.random.default_rng(seed)
-        votes = scoring == "knn" and cv != "classes"
         parts: Iterable[tuple[Array, Array]]
         if cv is None and self.groups is not None:
             folds = folds_of(self.groups[known], 4, seed)
@@ -147,10 +147,23 @@ class Labels(Supervision):
                 test = np.sort(rng.choice(test, MOST_HELD_OUT, replace=False))
             _check_part(codes[train], "learn from")
             _check_part(codes[test], "score on")
-            judge = _judge(codes[train], codes[test], scoring, votes, seed)
+            judges = _judges(codes[train], codes[test], cv != "classes", seed)
             learned = self._replaced(np.append(codes[train], np.full(len(others), -1)), None, None)
             learned.known = np.arange(len(train))
-            yield Split(np.append(known[train], others), known[test], learned, judge)
+            judge = judges.pop(scoring)
+            judges.pop("both", None)
+            # queries in random order, those that have nothing to find aside
+            findable = np.bincount(codes[test])[codes[test]] >= (1 if scoring == "knn" else 2)
+            mixed = rng.permutation(np.flatnonzero(findable))
+            heats = [mixed[:_FIRST_HEAT], mixed[_FIRST_HEAT:]]
+            yield Split(
+                np.append(known[train], others),
+                known[test],
+                learned,
+                judge,
+                heats if len(heats[1]) else None,
+                judges,
+            )
 
 
 def _quarters(codes: Array) -> Iterator[tuple[Array, Array]]:
@@ -196,23 +209,35 @@ def _check_part(codes: Array, purpose: str) -> None:
         )
 
 
-def _judge(
-    train_codes: Array, test_codes: Array, scoring: str, votes: bool, seed: int
-) -> Callable[[Matrix, Matrix], Array]:
-    """Function of training and test rows in some space to a score for each test row."""
-    if scoring == "map":
-        from ..labelled import average_precisions
+def _judges(
+    train_codes: Array, test_codes: Array, votes: bool, seed: int
+) -> dict[str, Callable[[Matrix, Matrix, Array | None], Array]]:
+    """Functions of training and test rows in some space to a score for each test row.
 
-        return lambda _, test: to_numpy(average_precisions(test, test_codes))
-    if not votes:  # training rows have other classes: held-out rows are each other's neighbours
-        places = np.arange(len(test_codes))
-        return lambda _, test: ranking.right_shares(
-            test, test_codes, test, test_codes, N_VOTES, places
-        )
+    With ``votes``, the nearest training rows vote; otherwise these have other classes, and held-out
+    rows are each other's neighbours.
+    """
+    from ..labelled import average_precisions
+
+    everything = np.arange(len(test_codes))
     voters = np.arange(len(train_codes))
     if len(voters) > _MOST_VOTERS:
         voters = np.random.default_rng(seed).choice(voters, _MOST_VOTERS, replace=False)
-    codes = train_codes[voters]
-    return lambda train, test: ranking.right_shares(
-        ops.take_rows(train, voters), codes, test, test_codes, N_VOTES
-    )
+
+    def ranked(_: Matrix, test: Matrix, heat: Array | None = None) -> Array:
+        return to_numpy(average_precisions(test, test_codes, heat))
+
+    def right(train: Matrix, test: Matrix, heat: Array | None = None) -> Array:
+        asked = everything if heat is None else heat
+        queries = ops.take_rows(test, asked)
+        if not votes:
+            return ranking.right_shares(
+                test, test_codes, queries, test_codes[asked], N_VOTES, asked
+            )
+        rows = ops.take_rows(train, voters)
+        return ranking.right_shares(rows, train_codes[voters], queries, test_codes[asked], N_VOTES)
+
+    def both(train: Matrix, test: Matrix, heat: Array | None = None) -> Array:
+        return (ranked(train, test, heat) + right(train, test, heat)) / 2.0
+
+    return {"map": ranked, "knn": right, "both": both}

@@ -67,6 +67,7 @@ class Pairs(Supervision):
 
     scorings: tuple[str, ...] = ("average_precision",)
     families: tuple[str, ...] = ("identity",)
+    held_out = "pairs"
 
     def __init__(
         self, index: Any, same: Any = None, weight: Any = None, groups: Any = None
@@ -240,7 +241,7 @@ class Pairs(Supervision):
         new.index, new.same, new.weight = self.index[keep], self.same[keep], self.weight[keep]
         return new
 
-    def _judge(self) -> Callable[[Any, Any], Array]:
+    def _judge(self) -> Callable[..., Array]:
         return lambda _, mapped: self.precisions(mapped)
 
     def precisions(self, mapped: Matrix | Embedded) -> Array:

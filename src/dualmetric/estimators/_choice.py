@@ -1,0 +1,153 @@
+"""The choice of `MetricCV` among the candidates of a race."""
+
+from typing import Any
+
+import numpy as np
+
+from .._types import Array
+from ..intervals import best_of_gains, bootstrap_interval
+from ._race import Candidate, Race, estimated_means, paired
+
+# On documents that were not judged, a metric may be worse than the plain distance by two points at
+# most, and by three standard errors: chosen on scifact and stackfaq.
+_MOST_LOST, _MOST_ERRORS = 0.02, 3.0
+_FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the simplest first
+
+
+def choose(race: Race, guard: Race | None = None, most_seconds: float = np.inf) -> dict[str, Any]:
+    """Compare the candidates over all splits; returns what becomes fitted attributes.
+
+    Candidates that are worse than the plain distance on the splits of ``guard`` are left out, and
+    so are those whose fit took longer than ``most_seconds``. The plain distance is kept where none
+    is better by more than chance. Of those within one standard error of the best, the simplest is
+    chosen: linear before lifted, whitening before ridge before DuRP, few directions before many.
+    """
+    candidates, scores = race.candidates, race.scores()
+    means = estimated_means(scores)
+    plain = np.array([one.method == "Euclidean" for one in candidates])
+    best_plain = int(np.argmax(np.where(plain, means, -np.inf)))
+    allowed = ~plain & np.array([not one.dropped for one in candidates])
+    allowed &= np.array([np.max(one.fit_times) <= most_seconds for one in candidates])
+    there = None if guard is None else _on_guard(guard)
+    if there is not None:
+        allowed &= np.array([there[one.key][1] for one in candidates])
+    place, gain, expected = best_plain, (0.0, 0.0), float(means[best_plain])
+    if allowed.any():
+        expected_gain, *ends = best_of_gains(scores[allowed], scores[best_plain])
+        gain = ends[0], ends[1]
+        if gain[0] > 0.0:
+            best = int(np.argmax(np.where(allowed, means, -np.inf)))
+            place = _simplest(race, allowed, best)
+            expected += expected_gain - (means[best] - means[place])
+    kept = candidates[place]
+    names = sorted({name for one in candidates for name in one.also})
+    also = {name: np.nanmean(race.also(name)[[place, best_plain]], axis=1) for name in names}
+    new = None
+    if there is not None:
+        new = there[kept.key][0], max(there[one.key][0] for one in candidates[:2])
+    return {
+        "kept": kept,
+        "best_score_": float(means[place]),
+        "expected_score_": float(expected),
+        "best_index_": place,
+        "new_documents_": new,
+        "best_plain_": (candidates[best_plain].params["distance"], float(means[best_plain])),
+        "other_scores_": {name: (float(a), float(b)) for name, (a, b) in also.items()},
+        "gain_interval_": gain,
+        "cv_results_": _results(race, means),
+    }
+
+
+def _on_guard(guard: Race) -> dict[str, tuple[float, bool]]:
+    """Mean score, and whether it is not clearly worse than the plain distance, by candidate."""
+    scores = guard.scores()
+    means = scores.mean(axis=1)
+    best_plain = int(np.argmax(means[:2]))
+    mean, error = paired(scores - scores[best_plain])
+    allowed = (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
+    return {
+        one.key: (float(score), bool(ok))
+        for one, score, ok in zip(guard.candidates, means, allowed, strict=True)
+    }
+
+
+def _simplest(race: Race, allowed: Array, best: int) -> int:
+    """Of those that are not worse than the best by more than a standard error, the simplest."""
+    candidates = race.candidates
+    tables = [race.scores()]
+    if "map" in candidates[best].also and "knn" in candidates[best].also:  # scoring="both"
+        tables = [race.also("map"), race.also("knn")]
+    near = allowed.copy()
+    for scores in tables:
+        means = np.where(allowed, np.nan_to_num(np.nanmean(scores, axis=1)), -np.inf)
+        mean, error = paired(scores - scores[np.argmax(means)])
+        near &= mean + error >= 0.0
+    near[best] |= not near.any()
+    means = estimated_means(tables[0]) if len(tables) == 1 else estimated_means(race.scores())
+    keys = [_complexity(candidates[place]) for place in np.flatnonzero(near)]
+    simple = [
+        place for place, key in zip(np.flatnonzero(near), keys, strict=True) if key == min(keys)
+    ]
+    return int(max(simple, key=lambda place: means[place]))
+
+
+def _complexity(candidate: Candidate) -> tuple[bool, int, float]:
+    rank = candidate.params.get("n_components")
+    return (
+        candidate.params.get("lift") is not None,
+        _FAMILIES.index(candidate.method),
+        np.inf if rank is None else float(rank),
+    )
+
+
+def _results(race: Race, means: Array) -> dict[str, Any]:
+    """The table of `GridSearchCV`."""
+    candidates = race.candidates
+    keys = sorted({key for one in candidates for key in one.params})
+    n_splits = max(len(one.parts) for one in candidates)
+    by_split = np.array(
+        [
+            [np.nanmean(one.parts[split]) if split < len(one.parts) else np.nan
+             for one in candidates]
+            for split in range(n_splits)
+        ]
+    )  # fmt: skip
+    return {
+        "estimator": np.array([one.method for one in candidates]),
+        "params": [one.params for one in candidates],
+        **{
+            f"param_{key}": np.ma.array(
+                [one.params.get(key) for one in candidates],
+                mask=[key not in one.params for one in candidates],
+                dtype=object,
+            )
+            for key in keys
+        },
+        **{f"split{number}_test_score": row for number, row in enumerate(by_split)},
+        "mean_test_score": means,
+        "std_test_score": np.nanstd(by_split, axis=0),
+        "rank_test_score": (means[None, :] > means[:, None]).sum(axis=1) + 1,
+        "n_queries": (~np.isnan(race.scores())).sum(axis=1),
+        "dropped": np.array([one.dropped for one in candidates]),
+        "mean_fit_time": np.array([np.mean(one.fit_times) for one in candidates]),
+        "mean_score_time": np.array([np.mean(one.score_times) for one in candidates]),
+    }
+
+
+def best_of_families(race: Race, seed: int = 0) -> list[dict[str, Any]]:
+    """The best candidate of each family, with the 95 % interval of its mean score."""
+    scores = race.scores()
+    means = estimated_means(scores)
+    best: dict[tuple[bool, str], int] = {}
+    for place, one in enumerate(race.candidates):
+        family = one.params.get("lift") is not None, one.method
+        if family not in best or means[place] > means[best[family]]:
+            best[family] = place
+    found = []
+    for (lifted, method), place in sorted(best.items(), key=lambda item: -means[item[1]]):
+        low, high = bootstrap_interval(scores[place], seed=seed)
+        shift = means[place] - np.nanmean(scores[place])  # it was scored on other queries
+        name = f"{method}, lifted" if lifted else method
+        found.append({"name": name, "score": float(means[place]),
+                      "low": float(low + shift), "high": float(high + shift)})  # fmt: skip
+    return found
