@@ -648,7 +648,7 @@ class TestTriplets:
         expected = OASIS(random_state=0).fit(load(data)["X"][:200], Triplets(np.load("t.npy")))
         found = Metric.load("metric.safetensors")
         np.testing.assert_array_equal(found.factor, expected.metric_.factor)
-        for method in ("lmnn", "euclidean"):
+        for method in ("lmnn", "ridge", "euclidean"):
             line = refused("fit", data, "--triplets", "t.npy", "--method", method)
             assert line.startswith(f"--triplets does not apply to --method {method}")
 

@@ -238,7 +238,7 @@ class TestPairs:
         assert line == "--queries goes with --positives or --relevance: give one of them"
         line = refused(*start, "p.csv", "--test", "x.npy")
         assert line == "--test does not apply to --pairs: score with dualmetric evaluate"
-        for method in ("lmnn", "euclidean"):
+        for method in ("lmnn", "ridge", "euclidean"):
             line = refused(*start, "p.csv", "--method", method)
             assert line == f"--pairs does not apply to --method {method}: use another method"
         auto = (*start, "p.csv", "--method", "auto")

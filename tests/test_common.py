@@ -3,7 +3,18 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, MetricCV, Whitening
+from dualmetric import (
+    LMNN,
+    OASIS,
+    SPCA,
+    SRP,
+    DuOri,
+    DuRP,
+    Euclidean,
+    MetricCV,
+    RidgeMetric,
+    Whitening,
+)
 
 DUAL = {"n_triplets": 500, "random_state": 0}
 SEARCH = {"shrinkages": [0.5], "powers": [0.0], "lifts": [None], **DUAL}
@@ -26,6 +37,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
         LMNN(),
         Euclidean(),
         MetricCV(**SEARCH),
+        RidgeMetric(),
         Whitening(),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,

@@ -21,6 +21,7 @@ from dualmetric import (
     Euclidean,
     Metric,
     MetricCV,
+    RidgeMetric,
     Triplets,
     Whitening,
     knn_accuracy,
@@ -46,6 +47,7 @@ LEARNERS = [
     SPCA(**FEW),
     OASIS(**FEW),
     LMNN(random_state=0),
+    RidgeMetric(random_state=0),
     Whitening(random_state=0),
     Euclidean("cosine"),
 ]

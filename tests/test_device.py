@@ -19,6 +19,7 @@ from dualmetric import (
     Euclidean,
     Metric,
     MetricCV,
+    RidgeMetric,
     Triplets,
     Whitening,
     knn_accuracy,
@@ -117,7 +118,14 @@ def test_learns_what_the_host_learns(put, learner, setting):
 
 @pytest.mark.parametrize(
     "learner",
-    [Whitening(0.2), Euclidean(), Euclidean("cosine"), SPCA(4, n_triplets=1000, random_state=0)],
+    [
+        RidgeMetric(),
+        RidgeMetric(lift="rbf", random_state=0),
+        Whitening(0.2),
+        Euclidean(),
+        Euclidean("cosine"),
+        SPCA(4, n_triplets=1000, random_state=0),
+    ],
     ids=str,
 )
 def test_other_learners_too(put, learner):

@@ -19,13 +19,14 @@ from dualmetric import (
     Euclidean,
     Metric,
     MetricCV,
+    RidgeMetric,
     Whitening,
 )
 from dualmetric._options import Option, check_options, option, options_of, with_options
 from dualmetric.losses import LOSSES
 from makers import make_classes
 
-ESTIMATORS = [DuRP, DuOri, SRP, SPCA, OASIS, LMNN, Whitening, Euclidean, MetricCV]
+ESTIMATORS = [DuRP, DuOri, SRP, SPCA, OASIS, LMNN, RidgeMetric, Whitening, Euclidean, MetricCV]
 CASES = [(estimator, name) for estimator in ESTIMATORS for name in options_of(estimator)]
 IDS = [f"{estimator.__name__}.{name}" for estimator, name in CASES]
 
@@ -41,6 +42,7 @@ OBJECTS = {
     "distances": ([("cosine",)], [None, (), "cosine", ("l1",)]),
     "samplers": ([("active",)], [None, (), "active", ("all",)]),
     "lifts": ([(None,)], [None, (), "rbf", ("poly",)]),
+    "alphas": ([None, (0.1, 1.0)], [1.0, (), (0.0,), "auto"]),
     "regs": ([(None, 0.1)], [None, (), 0.1, (0.0,)]),
     "priors": ([None, (None,), ("identity", "whitening")], [(), "identity", ("plain",)]),
 }

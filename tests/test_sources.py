@@ -15,6 +15,7 @@ from dualmetric import (
     Euclidean,
     Metric,
     MetricCV,
+    RidgeMetric,
     Triplets,
     Whitening,
     knn_accuracy,
@@ -256,7 +257,7 @@ def test_every_learner_reads_sources(learner, small_blocks):
     )
 
 
-@pytest.mark.parametrize("learner", [DuRP, OASIS, LMNN, Whitening, MetricCV])
+@pytest.mark.parametrize("learner", [DuRP, OASIS, LMNN, RidgeMetric, Whitening, MetricCV])
 def test_many_rows_in_memory_are_learned_from_as_those_of_a_source(learner):
     X, y = make_data(201)
     names = [f"f{number}" for number in range(X.shape[1])]

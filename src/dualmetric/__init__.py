@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Euclidean,
         MetricCV,
         QueryMetric,
+        RidgeMetric,
         Whitening,
     )
     from .evaluation import (
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from .supervision import Comparisons, Labels, Pairs, Positives, Relevance, Triplets
 
 _MODULES = {
-    "estimators": "DuOri DuRP Euclidean LMNN MetricCV OASIS QueryMetric SPCA SRP Whitening",
+    "estimators": "DuOri DuRP Euclidean LMNN MetricCV OASIS QueryMetric "
+    "RidgeMetric SPCA SRP Whitening",
     "evaluation": "hit_rate knn_accuracy map_at_r mean_average_precision ndcg "
     "pair_average_precision precision_at_k query_scores recall_at_k reciprocal_rank verification",
     "io": "open_parquet",
@@ -63,6 +65,7 @@ __all__ = [
     "Positives",
     "QueryMetric",
     "Relevance",
+    "RidgeMetric",
     "Triplets",
     "Whitening",
     "__version__",

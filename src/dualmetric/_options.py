@@ -197,6 +197,19 @@ def n_components_option(default_help: str) -> Any:
     )
 
 
+def lift_option(note: str = "") -> Any:
+    """Whether rows are mapped to kernel features first."""
+    return option(
+        "str",
+        default=None,
+        help='With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the '
+        "metric is learned there: no longer linear in the features, and often far better on images "
+        f"and embeddings. See `dualmetric.lift`{note}.",
+        choices=(None, "rbf"),
+        flag="rbf learns on kernel values of dense rows; none leaves rows as they are.",
+    )
+
+
 def scale_option() -> Any:
     """Whether results depend on the unit of X."""
     return option(

@@ -9,6 +9,7 @@ from ._arrays import eigen, ops
 from ._arrays.namespace import like
 from ._options import (
     distance_option,
+    lift_option,
     max_rows_option,
     n_components_option,
     option,
@@ -93,15 +94,7 @@ class DualOptions:
         low=-1,
         flag="How much directions differ in length: 0 makes all alike; 0.5 is the paper's.",
     )
-    lift: str | None = option(
-        "str",
-        default=None,
-        help='With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the '
-        "metric is learned there: no longer linear in the features, and often far better on images "
-        "and embeddings. See `dualmetric.lift`; works well with a small ``shrinkage``.",
-        choices=(None, "rbf"),
-        flag="rbf learns on kernel values of dense rows; none leaves rows as they are.",
-    )
+    lift: str | None = lift_option("; works well with a small ``shrinkage``")
     all_rows: bool = option(
         "bool",
         default=False,

@@ -14,10 +14,20 @@ import typer
 if TYPE_CHECKING:
     from .._options import Option
 
-_CLASSES = ("DuRP", "DuOri", "SRP", "SPCA", "OASIS", "LMNN", "Whitening", "Euclidean")
-METHODS = {"auto": "MetricCV"} | {name.lower(): name for name in _CLASSES}
+_CLASSES = (
+    "DuRP",
+    "DuOri",
+    "SRP",
+    "SPCA",
+    "OASIS",
+    "LMNN",
+    "RidgeMetric",
+    "Whitening",
+    "Euclidean",
+)
+METHODS = {"auto": "MetricCV"} | {name.lower().removesuffix("metric"): name for name in _CLASSES}
 # methods that learn from labels only, or not at all
-NEED_LABELS = ("lmnn", "euclidean")
+NEED_LABELS = ("lmnn", "ridge", "euclidean")
 _CVS = {"labels": ("classes",)} | dict.fromkeys(
     ("--positives", "--relevance"), ("queries", "documents")
 )

@@ -5,6 +5,7 @@ from .dual import SPCA, SRP, DuOri, DuRP
 from .lmnn import LMNN
 from .oasis import OASIS
 from .query import QueryMetric
+from .ridge import RidgeMetric
 from .search import MetricCV
 from .whitening import Whitening
 
@@ -18,5 +19,6 @@ __all__ = [
     "Euclidean",
     "MetricCV",
     "QueryMetric",
+    "RidgeMetric",
     "Whitening",
 ]

@@ -1,0 +1,246 @@
+r"""Ridge regression of class indicators: all penalties from one decomposition.
+
+With centred rows X and centred indicators Y of the classes (one where a row is of the class and
+zero elsewhere, minus the mean), the coefficients for a penalty α are
+
+.. math:: B = (X^\top X + \alpha I)^{-1} X^\top Y.
+
+Of XᵀX = VΛVᵀ, or of XXᵀ = UΛUᵀ where rows are fewer than features, every penalty takes a diagonal
+matrix: B = V(Λ + αI)⁻¹VᵀXᵀY = XᵀU(Λ + αI)⁻¹UᵀY. The same holds for what the regression without a
+row predicts for this row: its error is that of the full regression divided by one minus the row's
+entry on the diagonal of the hat matrix X(XᵀX + αI)⁻¹Xᵀ + 11ᵀ/n.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._arrays import eigen, ops
+from ._arrays.krylov import Vectors, conjugate_gradients
+from ._arrays.namespace import blocks_of, like, namespace, precision, to_numpy
+from ._types import Array, Matrix
+from .scatter import DENSE_LIMIT
+
+N_PENALTIES = 15
+_RANGE = (1e-5, 1e2)  # of penalties, relative to the mean eigenvalue
+_MAX_STEPS = 2000  # of conjugate gradients
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """Eigenvectors that serve every penalty; no label takes part."""
+
+    X: Matrix  # (n, d): rows, not centred
+    mean: Matrix  # (d,): their mean, in float64
+    values: Array  # (r,): eigenvalues Λ, ascending, on the host
+    left: Matrix  # (n, r): XV for the centred rows X, or U where ``right`` is None
+    right: Matrix | None  # (d, r): V, in float64
+
+
+class Targets(NamedTuple):
+    """Classes of the rows of a decomposition, and what is regressed."""
+
+    codes: Array  # (n,): number of the class of each row
+    shares: Array  # (k,): how many of the rows each class has
+    image: Matrix  # (r, k): VᵀXᵀY, or UᵀY, in float64
+
+
+def can_decompose(X: Matrix) -> bool:
+    """Whether X has so few rows, or so few features, that `decompose` is cheap."""
+    return min(X.shape) <= DENSE_LIMIT
+
+
+def decompose(X: Matrix) -> Decomposition:
+    """Eigenvectors of the d × d or the n × n inner products of the centred rows."""
+    n, d = X.shape
+    mean = ops.column_sums(X) / n
+    if n <= d:
+        K = ops.gram(X)
+        # the vector of ones, which centred rows are orthogonal to, becomes the last eigenvector
+        K += 2.0 * float(namespace(K).linalg.trace(K)) / n
+        values, vectors = eigen.eigh(K)
+        return Decomposition(X, mean, np.maximum(values[:-1], 0.0), vectors[:, :-1], None)
+    values, vectors = eigen.eigh(_scatter(X, mean))
+    values = np.maximum(values, 0.0)
+    turn = like(vectors, X)
+    if ops.is_dense(X):
+        near = like(mean, X)
+        parts = [(X[rows, :] - near) @ turn for rows in blocks_of(X, n, 8 * d)]
+        left = ops.stacked(parts)
+    else:
+        left = ops.dot(X, turn) - like(mean @ vectors, X)
+    return Decomposition(X, mean, values, left, vectors)
+
+
+def _scatter(X: Matrix, mean: Matrix) -> Matrix:
+    """XᵀX of the centred rows (d × d), in float64."""
+    if not ops.is_dense(X):
+        X64 = ops.to_float64(X)
+        return (X64.T @ X64).toarray() - X.shape[0] * np.outer(mean, mean)
+    total: Any = 0.0
+    for _, block in _centred_blocks(X, mean):
+        total = total + block.T @ block
+    return total
+
+
+def _centred_blocks(X: Matrix, mean: Matrix) -> Iterator[tuple[slice, Matrix]]:
+    """Dense rows minus their mean in float64, a block at a time."""
+    for rows in blocks_of(X, X.shape[0], 16 * X.shape[1]):
+        yield rows, ops.to_float64(X[rows, :]) - mean
+
+
+def members_of(codes: Array) -> sp.csr_matrix:
+    """The matrix (k, n) with a one where a row is of a class."""
+    n = len(codes)
+    return sp.csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(int(codes.max()) + 1, n))
+
+
+def cross_products(X: Matrix, mean: Matrix, codes: Array) -> Matrix:
+    """XᵀY (d × k) in float64: sums of the centred rows of each class."""
+    members = members_of(codes)
+    if not ops.is_dense(X):
+        sums = (members @ ops.to_float64(X)).toarray()
+        return (sums - np.bincount(codes)[:, None] * mean).T
+    total: Any = 0.0
+    for rows, block in _centred_blocks(X, mean):
+        total = total + ops.dot(members[:, rows], block)
+    return total.T
+
+
+def targets(found: Decomposition, codes: Array) -> Targets:
+    """What the rows' classes, numbered from 0, are for a decomposition of the rows."""
+    if found.right is None:
+        image = ops.dot(members_of(codes), found.left).T
+    else:
+        image = found.right.T @ cross_products(found.X, found.mean, codes)
+    return Targets(codes, np.bincount(codes) / len(codes), image)
+
+
+def penalties(trace: float, shape: tuple[int, int]) -> Array:
+    """Penalties to try, ascending, relative to the mean eigenvalue: they follow the unit of X."""
+    n, d = shape
+    return np.geomspace(*_RANGE, N_PENALTIES) * trace / min(n - 1, d)
+
+
+def coefficients(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
+    """B (d × k) for one penalty, in float64."""
+    inner = like(1.0 / (found.values + alpha), aims.image)[:, None] * aims.image
+    if found.right is not None:
+        return found.right @ inner
+    A = found.left @ inner
+    X = found.X
+    if not ops.is_dense(X):  # the columns of A add up to zero: rows need not be centred
+        return ops.tdot(ops.to_float64(X), A)
+    total: Any = 0.0
+    for rows, block in _centred_blocks(X, found.mean):
+        total = total + block.T @ A[rows, :]
+    return total
+
+
+def loo_errors(found: Decomposition, aims: Targets, alphas: Array) -> Array:
+    """Squared error of each row, summed over classes, in the regression without this row.
+
+    One row per penalty (n_alphas × n), in float64 and on the host.
+    """
+    n, k = len(aims.codes), len(aims.shares)
+    free = free_shares(found, alphas)
+    errors = np.empty((len(alphas), n))
+    for rows in blocks_of(found.left, n, 24 * k):
+        for number, alpha in enumerate(alphas):
+            rest = _residuals(found, aims, alpha, rows)
+            errors[number, rows] = to_numpy(ops.row_lengths(rest))
+    return (errors / free) ** 2
+
+
+def loo_predictions(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
+    """Indicators, zeros and ones, that the regression without a row predicts for it (n × k)."""
+    everything = slice(0, len(aims.codes))
+    rest = _residuals(found, aims, alpha, everything)
+    rest = rest / like(free_shares(found, np.array([alpha])).T, rest)
+    return like(_indicators(aims, everything), rest) - rest
+
+
+def free_shares(found: Decomposition, alphas: Array) -> Array:
+    """One minus the diagonal of the hat matrix, for each penalty (n_alphas × n); on the host."""
+    n, r = found.left.shape
+    gains = _gains(found, np.asarray(alphas)[:, None]).T  # (r, n_alphas)
+    parts = []
+    for rows in blocks_of(found.left, n, 16 * r):
+        left = ops.to_float64(found.left[rows, :])
+        parts.append(to_numpy((left * left) @ like(gains, left)))
+    sums = np.concatenate(parts).T
+    free = sums if found.right is None else 1.0 - 1.0 / n - sums
+    # a row that alone decides its own prediction leaves nothing but rounding
+    return np.maximum(free, np.finfo(precision(found.left)).eps)
+
+
+def _gains(found: Decomposition, alpha: Any) -> Array:
+    """What each eigenvector counts in the fit; where ``right`` is None, in what is left over.
+
+    With few rows the fit is nearly exact for small penalties. What is left over would be lost as
+    the difference of two numbers that are nearly the same.
+    """
+    return (alpha if found.right is None else 1.0) / (found.values + alpha)
+
+
+def _residuals(found: Decomposition, aims: Targets, alpha: float, rows: slice) -> Matrix:
+    """Y minus its fit, for a slice of the rows."""
+    left = found.left[rows, :]
+    image = like(_gains(found, alpha), aims.image)[:, None] * aims.image
+    fitted = left @ like(image, left)
+    if found.right is None:
+        return fitted
+    return like(_indicators(aims, rows) - aims.shares, left) - fitted
+
+
+def _indicators(aims: Targets, rows: slice) -> Array:
+    codes = aims.codes[rows]
+    indicators = np.zeros((len(codes), len(aims.shares)))
+    indicators[np.arange(len(codes)), codes] = 1.0
+    return indicators
+
+
+def solve_by_products(
+    X: Matrix, mean: Matrix, codes: Array, alpha: float, tol: float
+) -> tuple[Matrix, float]:
+    """B (d × k) by conjugate gradients, from products with the rows alone.
+
+    Each column stops when its residual is ``tol`` times that of zero, or after 2,000 steps. Returns
+    B in the precision of X, and the largest residual.
+    """
+    back = ops.transposed(X)
+    cross = like(cross_products(X, mean, codes), X)
+
+    def dot(v: Vectors) -> Matrix:
+        rows = ops.minus_mean(ops.threaded_dot(X, v.coef))
+        return ops.threaded_dot(back, rows) + alpha * v.coef
+
+    sizes = ops.column_dots(cross, cross)
+    goal = tol**2 * sizes
+    found, left, _ = conjugate_gradients(
+        dot,
+        None,
+        Vectors(cross, cross),
+        lambda left, _: bool((left <= goal).all()),
+        _MAX_STEPS,
+    )
+    relative = np.divide(left, sizes, out=np.zeros_like(left), where=sizes > 0)
+    return found.coef, float(np.sqrt(relative.max()))
+
+
+def as_factor(B: Matrix, rank: int | None) -> Matrix:
+    """L with LLᵀ = BBᵀ and orthogonal columns, the longest first, cut to ``rank``; in float64.
+
+    B has columns that add up to zero, so that there are fewer directions than classes.
+    """
+    B = ops.to_float64(B)
+    d, k = B.shape
+    few = k <= d
+    squares, vectors = eigen.eigh(B.T @ B if few else B @ B.T)
+    smallest = max(B.shape) * np.finfo(np.float64).eps * squares[-1]
+    keep = np.flatnonzero(squares > smallest)[::-1][:rank]
+    turn = ops.take_columns(vectors, keep)
+    return B @ turn if few else turn * like(np.sqrt(squares[keep]), turn)
