@@ -149,8 +149,9 @@ def loo_errors(found: Decomposition, aims: Targets, alphas: Array) -> Array:
     free = free_shares(found, alphas)
     errors = np.empty((len(alphas), n))
     for rows in blocks_of(found.left, n, 24 * k):
+        Y = _centred_indicators(aims, rows, found.left)
         for number, alpha in enumerate(alphas):
-            rest = _residuals(found, aims, alpha, rows)
+            rest = _residuals(found, aims, alpha, rows, Y)
             errors[number, rows] = to_numpy(ops.row_lengths(rest))
     return (errors / free) ** 2
 
@@ -158,9 +159,10 @@ def loo_errors(found: Decomposition, aims: Targets, alphas: Array) -> Array:
 def loo_predictions(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
     """Indicators, zeros and ones, that the regression without a row predicts for it (n × k)."""
     everything = slice(0, len(aims.codes))
-    rest = _residuals(found, aims, alpha, everything)
-    rest = rest / like(free_shares(found, np.array([alpha])).T, rest)
-    return like(_indicators(aims, everything), rest) - rest
+    Y = _centred_indicators(aims, everything, found.left)
+    rest = _residuals(found, aims, alpha, everything, Y)
+    free = like(free_shares(found, np.array([alpha])).T, rest)
+    return Y + like(aims.shares, rest) - rest / free
 
 
 def free_shares(found: Decomposition, alphas: Array) -> Array:
@@ -186,21 +188,20 @@ def _gains(found: Decomposition, alpha: Any) -> Array:
     return (alpha if found.right is None else 1.0) / (found.values + alpha)
 
 
-def _residuals(found: Decomposition, aims: Targets, alpha: float, rows: slice) -> Matrix:
+def _residuals(found: Decomposition, aims: Targets, alpha: float, rows: slice, Y: Matrix) -> Matrix:
     """Y minus its fit, for a slice of the rows."""
     left = found.left[rows, :]
     image = like(_gains(found, alpha), aims.image)[:, None] * aims.image
-    fitted = left @ like(image, left)
-    if found.right is None:
-        return fitted
-    return like(_indicators(aims, rows) - aims.shares, left) - fitted
+    product = left @ like(image, left)
+    return product if found.right is None else Y - product
 
 
-def _indicators(aims: Targets, rows: slice) -> Array:
+def _centred_indicators(aims: Targets, rows: slice, X: Matrix) -> Matrix:
+    """Y for a slice of the rows, in the precision of X and where X is."""
     codes = aims.codes[rows]
-    indicators = np.zeros((len(codes), len(aims.shares)))
-    indicators[np.arange(len(codes)), codes] = 1.0
-    return indicators
+    Y = np.tile(-aims.shares, (len(codes), 1))
+    Y[np.arange(len(codes)), codes] += 1.0
+    return like(Y, X)
 
 
 def solve_by_products(
