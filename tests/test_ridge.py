@@ -152,7 +152,7 @@ def test_factor_of_coefficients(shape, rng):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_is_the_distance_of_ridge_outputs(shape, n_classes):
     X, y = make_clusters(*shape, n_classes=n_classes)
-    model = RidgeMetric(2.0, distance="euclidean").fit(X, y)
+    model = RidgeMetric(2.0, scale=False, distance="euclidean").fit(X, y)
     B = slow_coefficients(X, y, 2.0)
     assert_allclose(model.metric_.matrix(), B @ B.T, atol=1e-12)
     assert model.metric_.rank == n_classes - 1
@@ -168,7 +168,7 @@ def test_is_the_distance_of_ridge_outputs(shape, n_classes):
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_cosine_is_that_of_ridge_outputs(kind):
     X, y = make_data()
-    model = RidgeMetric(2.0).fit(as_kind(X, kind), y)
+    model = RidgeMetric(2.0, scale=False).fit(as_kind(X, kind), y)
     outputs = Ridge(2.0).fit(X, indicators(y)).predict(X) - indicators(y).mean(axis=0)
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
     assert_allclose(
@@ -184,7 +184,7 @@ def test_penalty_is_the_choice_of_scikit_learn(shape):
     X, y = make_data(*shape)
     alphas = np.geomspace(1e-2, 1e3, 11)
     oracle = RidgeClassifierCV(alphas, store_cv_results=True).fit(X, y)
-    model = RidgeMetric(alphas=alphas).fit(X, y)
+    model = RidgeMetric(alphas=alphas, scale=False).fit(X, y)
     assert model.alpha_ == oracle.alpha_
     assert 0 < np.argmin(model.loo_errors_) < 10
     assert_array_equal(model.alphas_, alphas)
@@ -197,9 +197,14 @@ def test_penalty_is_the_choice_of_scikit_learn(shape):
 def test_choice_does_not_depend_on_the_unit():
     X, y = make_data()
     plain, scaled = RidgeMetric().fit(X, y), RidgeMetric().fit(1e3 * X, y)
-    assert len(plain.alphas_) == 15
-    assert_allclose(scaled.alphas_, 1e6 * plain.alphas_, rtol=1e-9)
-    assert scaled.alpha_ == pytest.approx(1e6 * plain.alpha_)
+    assert len(plain.alphas_) == 19
+    assert_array_equal(scaled.alphas_, plain.alphas_)
+    assert scaled.alpha_ == plain.alpha_
+    absolute = RidgeMetric(scale=False).fit(1e3 * X, y)
+    unit = absolute.alphas_[0] / plain.alphas_[0]
+    centred = 1e3 * (X - X.mean(axis=0))
+    assert unit == pytest.approx(np.linalg.eigvalsh(centred.T @ centred).mean())
+    assert_allclose(absolute.metric_.matrix(), scaled.metric_.matrix())
     assert_allclose(scaled.loo_errors_, plain.loo_errors_, rtol=1e-9)
     assert_allclose(scaled.transform(1e3 * X), plain.transform(X), atol=1e-9)
 
@@ -214,14 +219,18 @@ def test_sparse_rows_are_dense_rows(shape):
 
 def test_many_sparse_rows_by_products(monkeypatch):
     X, y = make_wide(n=400, d=600)
-    model = RidgeMetric(0.3, distance="euclidean", tol=1e-9)
+    model = RidgeMetric(0.3, scale=False, distance="euclidean", tol=1e-9)
     exact = model.fit(X, y).metric_.matrix()
     oracle = Ridge(0.3).fit(X.toarray(), indicators(y)).coef_.T
     assert_allclose(exact, oracle @ oracle.T, atol=1e-9)
     monkeypatch.setattr(ridge, "DENSE_LIMIT", 100)
     monkeypatch.setattr(ridge, "decompose", None)
     assert_allclose(model.fit(X, y).metric_.matrix(), exact, atol=1e-6 * abs(exact).max())
-    single = RidgeMetric(0.3, distance="euclidean", tol=1e-5).fit(X.astype(np.float32), y).metric_
+    single = (
+        RidgeMetric(0.3, scale=False, distance="euclidean", tol=1e-5)
+        .fit(X.astype(np.float32), y)
+        .metric_
+    )
     assert single.factor.dtype == np.float32
     assert_allclose(single.matrix(), exact, atol=1e-3 * abs(exact).max())
 
@@ -244,14 +253,14 @@ def test_too_few_steps_are_said_so(monkeypatch):
     monkeypatch.setattr(ridge, "DENSE_LIMIT", 100)
     monkeypatch.setattr(ridge, "_MAX_STEPS", 2)
     with pytest.warns(ConvergenceWarning, match="above tol=0.001"):
-        RidgeMetric(1e-6).fit(X, y)
+        RidgeMetric(1e-6, scale=False).fit(X, y)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lift_is_ridge_on_lifted_rows(dtype):
     X, y = make_data(dtype=dtype)
     X -= 5.0
-    model = RidgeMetric(0.1, lift="rbf", random_state=0).fit(X, y)
+    model = RidgeMetric(0.1, scale=False, lift="rbf", random_state=0).fit(X, y)
     seed = np.random.default_rng(np.random.RandomState(0).randint(2**31 - 1))
     lift, nystroem = rbf_lift(X, seed)
     phi = lift.apply(X, nystroem).astype(np.float64)
@@ -267,10 +276,10 @@ def test_lift_is_ridge_on_lifted_rows(dtype):
 
 def test_components_are_the_leading_ones():
     X, y = make_data()
-    whole = RidgeMetric(1.0, distance="euclidean").fit(X, y)
-    model = RidgeMetric(1.0, n_components=2, distance="euclidean").fit(X, y)
+    whole = RidgeMetric(1.0, scale=False, distance="euclidean").fit(X, y)
+    model = RidgeMetric(1.0, scale=False, n_components=2, distance="euclidean").fit(X, y)
     assert_array_equal(model.components_, whole.components_[:2])
-    more = RidgeMetric(1.0, n_components=30, distance="euclidean").fit(X, y)
+    more = RidgeMetric(1.0, scale=False, n_components=30, distance="euclidean").fit(X, y)
     assert_array_equal(more.components_, whole.components_)
 
 
@@ -305,7 +314,7 @@ def test_classes_of_one_row_and_of_any_type():
 
 def test_more_classes_than_features():
     X, y = make_clusters(80, 3, n_classes=20)
-    model = RidgeMetric(1.0, distance="euclidean").fit(X, y)
+    model = RidgeMetric(1.0, scale=False, distance="euclidean").fit(X, y)
     B = slow_coefficients(X, y, 1.0)
     assert model.metric_.rank == 3
     assert_allclose(model.metric_.matrix(), B @ B.T, atol=1e-12)

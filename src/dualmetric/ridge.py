@@ -24,8 +24,9 @@ from ._arrays.namespace import blocks_of, like, namespace, precision, to_numpy
 from ._types import Array, Matrix
 from .scatter import DENSE_LIMIT
 
-N_PENALTIES = 15
-_RANGE = (1e-5, 1e2)  # of penalties, relative to the mean eigenvalue
+PENALTIES = np.geomspace(1e-7, 1e2, 19)
+"""Penalties to try, relative to the mean eigenvalue."""
+
 _MAX_STEPS = 2000  # of conjugate gradients
 
 
@@ -119,10 +120,10 @@ def targets(found: Decomposition, codes: Array) -> Targets:
     return Targets(codes, np.bincount(codes) / len(codes), image)
 
 
-def penalties(trace: float, shape: tuple[int, int]) -> Array:
-    """Penalties to try, ascending, relative to the mean eigenvalue: they follow the unit of X."""
+def mean_eigenvalue(trace: float, shape: tuple[int, int]) -> float:
+    """Mean of the eigenvalues of XᵀX that are not zero: penalties are measured by it."""
     n, d = shape
-    return np.geomspace(*_RANGE, N_PENALTIES) * trace / min(n - 1, d)
+    return float(trace / min(n - 1, d))
 
 
 def coefficients(found: Decomposition, aims: Targets, alpha: float) -> Matrix:

@@ -32,7 +32,7 @@ _CVS = {"labels": ("classes",)} | dict.fromkeys(
     ("--positives", "--relevance"), ("queries", "documents")
 )
 # flags with another name than their option
-_SHORT_NAMES = {"n_components": "rank", "n_projections": "projections"}
+_SHORT_NAMES = {"n_components": "rank", "n_projections": "projections", "require": "for"}
 
 
 def _options_of(method: str) -> dict[str, Option]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import learn as stages
+from .. import ridge
 from .._arrays import ops
 from .._arrays.namespace import like
 from .._rows import open_rows
@@ -26,16 +27,17 @@ from ..prior import resolve_blocks
 from ..problem import LiftedRows
 from ..recovery import DEFAULT_WIDE_RANK, Directions
 from ..scatter import DENSE_LIMIT, scatter_of
-from ..supervision import Split
+from ..supervision import Labels, Split
 from ._race import Race
 from .base import Training, generator
 from .dual import DuOri, DuRP
+from .ridge import RidgeMetric
 
 _ALL_DIRECTIONS = 1000
 """Features up to which all directions are found, not the leading ones only."""
 
 # each with the place to begin at: see `_walk`
-_SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01), 3
+_SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01, 0.003, 0.001), 3
 # many features vary too little to be whitened strongly, and each step down costs more
 _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7), 2
 _PRIOR_REGS = (1e-4, 1e-3, 3e-3, 1e-2, 1e-1)
@@ -94,19 +96,20 @@ def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
     yield from _corrected(field, distance)
     if "scatter" in field.families:
         yield from _whitened(field)
-    for lift in _lifts(field.train, field.search.lifts) if "dual" in field.families else ():
+    for lift in _lifts(field.train, field.search):
         yield from _in_space(field, lift)
 
 
 def n_groups(X: Matrix, search: Any, families: Sequence[str]) -> int:
     """How many groups `run_candidates` yields for a split, at most."""
     shrinkages = len(search.shrinkages or _SHRINKAGES[0])
-    learned = len(_lifts(X, search.lifts)) * len(search.samplers) * len(search.regs)
+    lifts = len(_lifts(X, search))
+    learned = shrinkages * len(search.samplers)
     return (
         1
         + len(_prior_settings(X.shape[1], families))
         + shrinkages * ("scatter" in families)
-        + learned * shrinkages * ("dual" in families)
+        + lifts * (("ridge" in families) + learned * ("dual" in families))
     )
 
 
@@ -115,11 +118,12 @@ def fixed_options(search: Any) -> dict[str, Any]:
     return {name: getattr(search, name) for name in ("n_projections", "n_triplets", "max_epochs")}
 
 
-def _lifts(X: Matrix, lifts: Sequence[Any]) -> list[Any]:
-    if ops.centre_of(X[:1]) is not None:
-        return list(lifts)
-    if not any(lift is None for lift in lifts):
-        raise ValueError("a lift is for dense rows, and X is sparse: put None among the lifts")
+def _lifts(X: Matrix, search: Any) -> list[Any]:
+    if search.require is None and ops.centre_of(X[:1]) is not None:
+        return list(search.lifts)
+    if not any(lift is None for lift in search.lifts):
+        why = f"require={search.require!r} allows none" if search.require else "X is sparse"
+        raise ValueError(f"a lift is for dense rows, and {why}: put None among the lifts")
     return [None]
 
 
@@ -129,6 +133,9 @@ def _ranks(field: Field, lift: str | None) -> list[int | None]:
     if given is None:
         few = [] if field.n_classes is None else [max(field.n_classes - 1, 1)]
         ranks = [*few, DEFAULT_WIDE_RANK, None]
+    most = field.search.max_components
+    if most is not None:
+        ranks = sorted({min(rank or most, most) for rank in ranks})
     if (shape[1] if lift is None else min(shape[0], LANDMARKS)) > _ALL_DIRECTIONS:
         ranks = [rank for rank in ranks if rank is not None] or [DEFAULT_WIDE_RANK]
     return ranks
@@ -250,7 +257,13 @@ def _whitened(field: Field) -> Iterator[str]:
 def _in_space(field: Field, lift: str | None) -> Iterator[str]:
     """Candidates over the rows as they are, or lifted."""
     begin = perf_counter()
-    if not field.race.wants("DuRP", {"lift": lift}):
+    families = {"ridge": "RidgeMetric", "dual": "DuRP"}
+    families = {
+        family: method
+        for family, method in families.items()
+        if family in field.families and field.race.wants(method, {"lift": lift})
+    }
+    if not families:
         return
     after_lift = generator(field.seed)
     fixed = {**fixed_options(field.search), "lift": lift}
@@ -258,8 +271,12 @@ def _in_space(field: Field, lift: str | None) -> Iterator[str]:
     test = field.test
     if lifted.lift is not None:
         test = lifted.lift.apply(test, lifted.nystroem)
+    if "ridge" in families:
+        _regressed(field, lift, lifted.X, test, begin)
+        yield "RidgeMetric"
+        begin = perf_counter()
     ranks = _ranks(field, lift)
-    for sampler in field.search.samplers:
+    for sampler in field.search.samplers if "dual" in families else ():
         options = DuRP(**fixed, sampler=sampler)
         after_sampling = deepcopy(after_lift)
         problem = stages.pose(lifted.X, field.split.train, options, after_sampling)
@@ -291,6 +308,27 @@ def _in_space(field: Field, lift: str | None) -> Iterator[str]:
 
         for _ in _walk(values, start, scored):
             yield "DuRP"
+
+
+def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begin: float) -> None:
+    """Candidates of `RidgeMetric`: all penalties from one decomposition."""
+    labels = field.split.train
+    assert isinstance(labels, Labels)
+    known = labels.known_rows()
+    codes = labels.y[known]
+    rows = train if len(known) == train.shape[0] else ops.take_rows(train, known)
+    model = RidgeMetric(lift=lift)
+    rank = len(np.unique(codes)) - 1
+    most = field.search.max_components
+    for alpha, B in model.solutions(rows, codes, generator(field.seed)):
+        params = {"lift": lift, "alpha": alpha, "n_components": rank}
+        if most is not None and most < rank:
+            B, params["n_components"] = ridge.as_factor(B, most), most
+        if field.race.wants("RidgeMetric", params):
+            mapped = tuple(ops.threaded_dot(part, like(B, part)) for part in (train, test))
+            spent = perf_counter() - begin
+            field.scored("RidgeMetric", params, mapped, field.search.distances, spent)
+        begin = perf_counter()
 
 
 def _directions(

@@ -14,12 +14,19 @@ _MOST_LOST, _MOST_ERRORS = 0.02, 3.0
 _FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the simplest first
 
 
-def choose(race: Race, guard: Race | None = None, most_seconds: float = np.inf) -> dict[str, Any]:
+def choose(
+    race: Race,
+    guard: Race | None = None,
+    most_seconds: float = np.inf,
+    max_components: int | None = None,
+    n_features: int = 0,
+) -> dict[str, Any]:
     """Compare the candidates over all splits; returns what becomes fitted attributes.
 
     Candidates that are worse than the plain distance on the splits of ``guard`` are left out, and
-    so are those whose fit took longer than ``most_seconds``. The plain distance is kept where none
-    is better by more than chance. Of those within one standard error of the best, the simplest is
+    so are those whose fit took longer than ``most_seconds``, or that have more directions than
+    ``max_components``. The plain distance is kept where none is better by more than chance, if it
+    has few enough features itself. Of those within one standard error of the best, the simplest is
     chosen: linear before lifted, whitening before ridge before DuRP, few directions before many.
     """
     candidates, scores = race.candidates, race.scores()
@@ -31,11 +38,20 @@ def choose(race: Race, guard: Race | None = None, most_seconds: float = np.inf) 
     there = None if guard is None else _on_guard(guard)
     if there is not None:
         allowed &= np.array([there[one.key][1] for one in candidates])
+    most = np.inf if max_components is None else max_components
+    narrow = most < n_features
+    if narrow:
+        allowed &= np.array([_width(one) <= most for one in candidates])
+        if not allowed.any():
+            raise ValueError(
+                f"no metric of at most max_components={max_components} directions was tried in "
+                "time: allow more directions, or more time"
+            )
     place, gain, expected = best_plain, (0.0, 0.0), float(means[best_plain])
     if allowed.any():
         expected_gain, *ends = best_of_gains(scores[allowed], scores[best_plain])
         gain = ends[0], ends[1]
-        if gain[0] > 0.0:
+        if gain[0] > 0.0 or narrow:
             best = int(np.argmax(np.where(allowed, means, -np.inf)))
             place = _simplest(race, allowed, best)
             expected += expected_gain - (means[best] - means[place])
@@ -91,12 +107,17 @@ def _simplest(race: Race, allowed: Array, best: int) -> int:
     return int(max(simple, key=lambda place: means[place]))
 
 
-def _complexity(candidate: Candidate) -> tuple[bool, int, float]:
+def _width(candidate: Candidate) -> float:
+    """Directions of the metric; infinity where it has as many as features."""
     rank = candidate.params.get("n_components")
+    return np.inf if rank is None else float(rank)
+
+
+def _complexity(candidate: Candidate) -> tuple[bool, int, float]:
     return (
         candidate.params.get("lift") is not None,
         _FAMILIES.index(candidate.method),
-        np.inf if rank is None else float(rank),
+        _width(candidate),
     )
 
 

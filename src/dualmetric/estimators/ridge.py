@@ -1,5 +1,6 @@
 """The metric of ridge regression outputs, as an estimator."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,17 @@ class RidgeMetric(LearnedMetricEstimator):
     alphas: Any = option(
         "object",
         default=None,
-        help="Penalties to choose from. None tries 15, from 1e-5 to 100 times the mean eigenvalue "
-        "of XᵀX, so that the choice does not depend on the unit of X.",
+        help="Penalties to choose from. None tries 19, from 1e-7 to 100 times the mean eigenvalue "
+        "of XᵀX.",
         each=Option("float", "", low=0, above=True),
         type="sequence of float or None",
+    )
+    scale: bool = option(
+        "bool",
+        default=True,
+        help="Measure penalties by the mean eigenvalue of XᵀX, so that they do not depend on the "
+        "unit and the number of the rows. Without it they are as in "
+        "`sklearn.linear_model.RidgeClassifier`.",
     )
     n_components: int | None = n_components_option("None keeps all: one fewer than classes.")
     lift: str | None = lift_option()
@@ -120,17 +128,17 @@ class RidgeMetric(LearnedMetricEstimator):
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         lifted = lift_rows(rows, self, rng)
         _check_memory(lifted.X, len(classes))
-        if ridge.can_decompose(lifted.X):
-            found = ridge.decompose(lifted.X)
+        trace, unit, found = self._decompose(lifted.X)
+        if found is not None:
             aims = ridge.targets(found, codes)
-            trace = float(found.values.sum())
-            chosen = self._choose(found, aims, ridge.penalties(trace, lifted.X.shape))
-            B = ridge.coefficients(found, aims, chosen["alpha_"])
+            chosen = self._choose(found, aims, unit)
+            alpha = self._absolute(chosen["alpha_"], unit)
+            B = ridge.coefficients(found, aims, alpha)
         else:
-            trace = 0.5 * (len(codes) - 1) * ops.mean_sq_distance(lifted.X)
-            chosen = self._choose_on_part(lifted.X, codes, trace, rng)
-            B = self._iterate(lifted.X, codes, chosen["alpha_"])
-        factor = self._factor(B, lifted, trace, chosen["alpha_"])
+            chosen = self._choose_on_part(lifted.X, codes, unit, rng)
+            alpha = self._absolute(chosen["alpha_"], unit)
+            B = self._iterate(lifted.X, codes, alpha)
+        factor = self._factor(B, lifted, trace, alpha)
         metric = self._make_metric(factor, training, lifted)
         return {
             "metric_": metric.with_info(alpha=chosen["alpha_"]),
@@ -138,19 +146,49 @@ class RidgeMetric(LearnedMetricEstimator):
             **chosen,
         }
 
+    def solutions(
+        self, X: Matrix, codes: Array, rng: np.random.Generator
+    ) -> Iterator[tuple[float, Matrix]]:
+        """Penalties that `MetricCV` tries, and B (d × k) of each, for (lifted) rows.
+
+        Where the rows are not decomposed, it is only the one that is best on some of them.
+        """
+        _, unit, found = self._decompose(X)
+        if found is None:
+            alpha = self._choose_on_part(X, codes, unit, rng)["alpha_"]
+            yield alpha, self._iterate(X, codes, self._absolute(alpha, unit))
+            return
+        aims = ridge.targets(found, codes)
+        for alpha in ridge.PENALTIES.tolist():
+            yield alpha, ridge.coefficients(found, aims, self._absolute(alpha, unit))
+
+    def _decompose(self, X: Matrix) -> tuple[float, float, ridge.Decomposition | None]:
+        """Trace of XᵀX of the centred rows, the unit of penalties, and the decomposition."""
+        found = ridge.decompose(X) if ridge.can_decompose(X) else None
+        if found is None:
+            trace = 0.5 * (X.shape[0] - 1) * ops.mean_sq_distance(X)
+        else:
+            trace = float(found.values.sum())
+        return trace, ridge.mean_eigenvalue(trace, X.shape), found
+
+    def _absolute(self, alphas: Any, unit: float) -> Any:
+        return alphas * unit if self.scale else alphas
+
     def _choose(
-        self, found: ridge.Decomposition, aims: ridge.Targets, default: Array
+        self, found: ridge.Decomposition, aims: ridge.Targets, unit: float
     ) -> dict[str, Any]:
         """The penalty, and how it was chosen, as fitted attributes."""
         if self.alpha is not None:
             return {"alpha_": float(self.alpha)}
-        alphas = default if self.alphas is None else np.asarray(self.alphas, dtype=np.float64)
-        errors = ridge.loo_errors(found, aims, alphas).mean(axis=1) / len(aims.shares)
+        alphas = ridge.PENALTIES if self.scale else ridge.PENALTIES * unit
+        alphas = alphas if self.alphas is None else np.asarray(self.alphas, dtype=np.float64)
+        errors = ridge.loo_errors(found, aims, self._absolute(alphas, unit)).mean(axis=1)
+        errors /= len(aims.shares)
         best = float(alphas[np.argmin(errors)])
         return {"alpha_": best, "alphas_": alphas, "loo_errors_": errors}
 
     def _choose_on_part(
-        self, X: Matrix, codes: Array, trace: float, rng: np.random.Generator
+        self, X: Matrix, codes: Array, unit: float, rng: np.random.Generator
     ) -> dict[str, Any]:
         """The same on some of the rows: what suits these suits all of them, in the unit of X."""
         if self.alpha is not None:
@@ -158,7 +196,7 @@ class RidgeMetric(LearnedMetricEstimator):
         part = np.sort(rng.choice(X.shape[0], _CHOICE_ROWS, replace=False))
         found = ridge.decompose(ops.take_rows(X, part))
         aims = ridge.targets(found, np.unique(codes[part], return_inverse=True)[1])
-        return self._choose(found, aims, ridge.penalties(trace, X.shape))
+        return self._choose(found, aims, unit)
 
     def _iterate(self, X: Matrix, codes: Array, alpha: float) -> Matrix:
         mean = ops.column_sums(X) / X.shape[0]

@@ -1,7 +1,7 @@
 """MetricCV: a metric and its settings, chosen on held-out rows."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Self
 
@@ -28,18 +28,23 @@ from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
 from ._candidates import Field, fixed_options, n_groups, run_candidates
 from ._choice import best_of_families, choose
+from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
 from .dual import DuOri, DuRP
+from .ridge import RidgeMetric
 from .whitening import Whitening
 
 _ENOUGH = 100  # held-out queries to tell settings apart by
 _RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
 _FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels, too
-_ESTIMATORS: dict[str, Any] = {kind.__name__: kind for kind in (DuRP, DuOri, Whitening, Euclidean)}
+_ESTIMATORS: dict[str, Any] = {
+    kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
+}
 _SCORES = {
     "map": "mAP",
     "knn": "right neighbours",
+    "both": "mean of mAP and right neighbours",
     "agreement": "agreement",
     "average_precision": "average precision",
     "ndcg": "nDCG@10",
@@ -59,29 +64,46 @@ def _candidates_option(parameter: str, default: Any, note: str = "") -> Any:
 class MetricCV(LearnedMetricEstimator):
     """The metric and the settings that do best on held-out rows, as `RidgeCV` chooses a penalty.
 
-    The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features) and `DuRP` are tried
-    with every combination of the settings. Each is scored on training rows that it was not learned
-    from, and the best is learned again from all. What combinations have in common is computed once.
+    The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features), `RidgeMetric` and
+    `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
+    is scored on training rows that it was not learned from. Metrics with a prior are tried, too,
+    for every kind of supervision but many labels: `DuOri` with ``prior="identity"`` or
+    ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ.
 
-    Metrics with a prior are tried, too, for every kind of supervision but many labels: `DuOri` with
-    ``prior="identity"`` or ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ.
+    Candidates race: each is scored on some held-out queries first, and drops out where it is
+    clearly behind the best so far. What candidates have in common is computed once. Shrinkages are
+    tried from the middle outwards, for as long as they get better.
 
-    Where no learned metric is better than the better plain distance by more than chance (a
-    bootstrap interval over held-out queries), the plain distance is kept: see ``recommend()``.
+    Of the candidates within one standard error of the best, the simplest is chosen (linear before
+    lifted, whitening before ridge before DuRP, few directions before many), and learned again from
+    all rows. Where none is better than the better plain distance by more than chance (a bootstrap
+    interval over held-out queries), the plain distance is kept: see ``recommend()``.
 
     {sections}
-    best_estimator_ : DuRP, DuOri, Whitening or Euclidean
+    best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
         What learned it.
     best_params_ : dict
         Its parameters: ``type(best_estimator_)(**best_params_).fit(X, y)`` gives the same metric.
     best_score_ : float
-        Its score on held-out rows.
+        Its score on held-out rows. It is a little too high: the best was chosen by these rows.
+    expected_score_ : float
+        An estimate without this bias, for new rows: the candidate that is best on some of the
+        held-out queries is judged on the others.
     scoring_ : str
         The score that was compared.
+    other_scores_ : dict
+        With labels: for "map" and "knn", where they were not compared, the scores of the choice
+        and of the better plain distance.
+    families_ : list of dict
+        The best candidate of each family: its name, its score, and the 95 % interval of it.
+    held_out_ : str
+        What was held out: "rows", "pairs", "queries" or "comparisons".
     cv_results_ : dict of ndarrays
         As in `GridSearchCV`: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
         ``std_test_score``, ``rank_test_score``, ``mean_fit_time`` (of the part that settings
-        share), ``mean_score_time``; and ``estimator``, the name of the class.
+        share), ``mean_score_time``; ``estimator``, the name of the class; ``dropped``, whether it
+        dropped out of the race; and ``n_queries`` that it was scored on. A candidate that dropped
+        out has NaN for later splits, and its mean is that of the best plus its mean difference.
     best_plain_ : tuple of (str, float)
         The better plain distance, and its score.
     best_index_ : int
@@ -109,13 +131,14 @@ class MetricCV(LearnedMetricEstimator):
         "str",
         default=None,
         help='What is to be good. For labels: "map", the ranking of held-out rows (mean average '
-        'precision, the default), or "knn", the share of the right class among their five nearest '
-        'training rows. For triplets and comparisons: "agreement", the share of held-out ones that '
-        'are satisfied. For pairs: "average_precision". For positives and relevance: "ndcg" (the '
-        'default), "map", "recall", "precision" or "hit_rate", of the first ten documents.',
+        'precision, the default), "knn", the share of the right class among their five nearest '
+        'training rows, or "both", which gives up neither by more than its noise. For triplets and '
+        'comparisons: "agreement", the share of held-out ones that are satisfied. For pairs: '
+        '"average_precision". For positives and relevance: "ndcg" (the default), "map", "recall", '
+        '"precision" or "hit_rate", of the first ten documents.',
         choices=(None, *_SCORES),
         type="str or None",
-        flag="map, knn, agreement, average_precision, ndcg, recall, precision or hit_rate.",
+        flag="map, knn, both, agreement, average_precision, ndcg, recall, precision or hit_rate.",
     )
     cv: Any = option(
         "object",
@@ -133,8 +156,8 @@ class MetricCV(LearnedMetricEstimator):
     shrinkages: Any = _candidates_option(
         "shrinkage",
         None,
-        ". None tries 1, 0.84, 0.5, 0.1, 0.03 and 0.01; above 4,000 features 1, 0.92, 0.84 and "
-        "0.7.",
+        ". None begins at 0.1 and goes to 0.001 or to 1 while that is better; above 4,000 features "
+        "it begins at 0.84, and goes to 0.7 or to 1. All of a given sequence are tried.",
     )
     ranks: Any = _candidates_option(
         "n_components",
@@ -171,6 +194,23 @@ class MetricCV(LearnedMetricEstimator):
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
     max_rows: int | None = max_rows_option()
+    require: str | None = option(
+        "str",
+        default=None,
+        help='What the metric is needed for: "linear", "explainable" (`Metric.explain`) or "faiss" '
+        "(``to_faiss``). All three leave out lifts, and FAISS also blocks scaled to length one.",
+        choices=(None, "linear", "explainable", "faiss"),
+        type="str or None",
+        flag="linear, explainable or faiss: choose only what can go there.",
+    )
+    max_components: int | None = option(
+        "int",
+        default=None,
+        help="The most directions that the metric may have, such as the width of a vector "
+        "database. None allows all.",
+        low=1,
+        flag="The most directions that the metric may have.",
+    )
     time_limit: float | None = option(
         "float",
         default=None,
@@ -178,6 +218,7 @@ class MetricCV(LearnedMetricEstimator):
         "candidates under way is finished, and the choice is learned from all rows.",
         low=0,
         above=True,
+        flag="Seconds after which no more settings are tried.",
     )
     random_state: Any = random_state_option("Seed of everything. The same seed, the same choice.")
     verbose: int = verbose_option("Above 0, print the choice; above 1, each group as it is scored.")
@@ -218,6 +259,7 @@ class MetricCV(LearnedMetricEstimator):
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
         families = self._families(supervision, rows.shape[1])
+        self._check_requirements(supervision, families, rows.shape[1])
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
         race, guard = Race(deadline), Race(deadline)
         distance, n_scored = None, 0
@@ -245,7 +287,13 @@ class MetricCV(LearnedMetricEstimator):
             if split.guard:
                 continue
             race.finish()
-            choice = choose(race, guard if guard.candidates else None, self._seconds_left(begin))
+            choice = choose(
+                race,
+                guard if guard.candidates else None,
+                self._seconds_left(begin),
+                self.max_components,
+                rows.shape[1],
+            )
             low, high = choice["gain_interval_"]
             n_scored += len(race.candidates[0].parts[-1])
             settled = n_scored >= _ENOUGH and not low <= 0.0 <= high
@@ -259,6 +307,23 @@ class MetricCV(LearnedMetricEstimator):
         choice["families_"] = best_of_families(race)
         choice["held_out_"] = supervision.held_out
         return self._refit(training, choice, scoring, seed)
+
+    def _check_requirements(
+        self, supervision: Supervision, families: Sequence[str], n_features: int
+    ) -> None:
+        """Refuse requirements that no candidate meets."""
+        if self.require == "faiss" and self.blocks is not None:
+            raise ValueError(
+                "require='faiss' and blocks: FAISS cannot scale blocks to length one; leave one out"
+            )
+        if self.max_components is None or self.max_components >= n_features:
+            return
+        if "dual" not in families and "ridge" not in families:
+            raise ValueError(
+                f"max_components={self.max_components}: all metrics that are tried for "
+                f"{type(supervision).__name__.lower()} have as many directions as features "
+                f"({n_features}); use DuRP with n_components, or allow more"
+            )
 
     def _seconds_left(self, begin: float) -> float:
         """Seconds that a fit may have taken, if there is to be time for another from all rows."""
@@ -291,13 +356,13 @@ class MetricCV(LearnedMetricEstimator):
         if self.blocks is not None:
             return ["identity"]
         if self.priors is not None:
-            families = [name for name in families if name == "scatter"]
+            families = [name for name in families if name in ("scatter", "ridge")]
             return families + ["dual" if prior is None else prior for prior in self.priors]
         if isinstance(supervision, Labels):
             known = supervision.y[supervision.known_rows()]
             few = np.median(np.unique(known, return_counts=True)[1]) < _FEW_PER_CLASS
             if n_features > DENSE_LIMIT or not (few or isinstance(self.cv, str)):
-                families = ["scatter", "dual"]
+                families = ["scatter", "ridge", "dual"]
         return families
 
     def recommend(self) -> str:
@@ -309,16 +374,67 @@ class MetricCV(LearnedMetricEstimator):
         method = type(self.best_estimator_).__name__
         if method == "Euclidean":
             return (
-                f"Keep {plain}: no learned metric is better beyond the noise on held-out rows "
+                f"Keep {plain}: no learned metric is better beyond the noise on held-out "
+                f"{self.held_out_} "
                 f"({name} {100 * self.best_score_:.1f} %; the best learned one differs by "
                 f"{low:+.1f} to {high:+.1f} points)."
             )
         chosen = ", ".join(f"{key}={value!r}" for key, value in self.best_params_.items())
         return (
-            f"Use {method}({chosen}): {name} {100 * self.best_score_:.1f} % on held-out rows, "
-            f"where {plain} has {100 * self.best_plain_[1]:.1f} % (a gain of {low:.1f} to "
-            f"{high:.1f})."
+            f"Use {method}({chosen}): {name} {100 * self.best_score_:.1f} % on held-out "
+            f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % (a gain of "
+            f"{low:.1f} to {high:.1f})."
         )
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the best candidate of each family with the 95 % interval of its score.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure if None. Needs matplotlib.
+
+        Returns
+        -------
+        matplotlib Axes
+            With one line per family, the best on top.
+        """
+        check_is_fitted(self)
+        if ax is None:
+            from matplotlib.figure import Figure
+
+            ax = Figure(figsize=(7, 1 + 0.4 * len(self.families_)), layout="constrained").subplots()
+        found = self.families_[::-1]
+        for height, one in enumerate(found):
+            ax.plot([100 * one["low"], 100 * one["high"]], [height, height], "-", color="C0")
+            ax.plot(100 * one["score"], height, "o", color="C0")
+        ax.set_yticks(range(len(found)), [one["name"] for one in found])
+        ax.set_xlabel(f"{_SCORES[self.scoring_]} on held-out {self.held_out_} (%)")
+        return ax
+
+    def estimate(self, X: Any, y: Any = None) -> Estimate:
+        """Say what ``fit`` would need for X at most, without looking at its numbers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Anything with a shape; without a ``dtype`` it counts as float64.
+        y : supervision, optional
+            What ``fit`` would be given; labels make no difference.
+
+        Returns
+        -------
+        Estimate
+            Of the largest candidate's memory, and of the work of all.
+        """
+        shrinkages = self.shrinkages or (0.1,) * 4  # about how many are tried of the default
+        lifted = None if hasattr(X, "nnz") or self.require is not None else "rbf"
+        each = [
+            estimate_dual(DuRP(lift=lift, shrinkage=min(shrinkages), **fixed_options(self)), X, y)
+            for lift in {None, lifted if lifted in self.lifts else None}
+        ]
+        largest = max(each, key=lambda one: one.memory)
+        return largest._replace(work=sum((1 + len(shrinkages)) * one.work for one in each))
 
     def _refit(self, training: Training, choice: dict[str, Any], scoring: str, seed: int) -> Self:
         kept: Candidate = choice.pop("kept")

@@ -48,8 +48,8 @@ class Supervision(ABC):
     """Rows that are not among those of X, with the same features; they are numbered after them."""
 
     families: tuple[str, ...] = ("scatter", "dual", "identity", "whitening")
-    """What `MetricCV` tries besides the plain distances: `Whitening` ("scatter"), `DuRP` without a
-    prior ("dual"), and priors."""
+    """What `MetricCV` tries besides the plain distances: `Whitening` ("scatter"), `RidgeMetric`
+    ("ridge"), `DuRP` without a prior ("dual"), and priors."""
 
     def __array__(self, *_: Any, **__: Any) -> Array:
         """Refused: scikit-learn asks for it to split rows, which row numbers do not survive."""

@@ -50,6 +50,7 @@ class Labels(Supervision):
     """
 
     scorings: tuple[str, ...] = ("map", "knn", "both")
+    families: tuple[str, ...] = ("scatter", "ridge", "dual", "identity", "whitening")
 
     def __init__(self, y: Any, unknown: Any = None, groups: Any = None) -> None:
         self.y, self.unknown, self.groups = y, unknown, groups
