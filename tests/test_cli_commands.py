@@ -195,7 +195,7 @@ class TestFit:
     @pytest.mark.parametrize("method", METHODS)
     def test_methods(self, data, method):
         found = as_json("fit", data, "--method", method)
-        expected = "DuRP" if method == "auto" else METHODS[method]
+        expected = "RidgeMetric" if method == "auto" else METHODS[method]
         assert found["method"] == expected
         assert Metric.load("metric.safetensors").info["method"] == expected
         assert (found["recommendation"] is not None) == (method == "auto")
@@ -238,6 +238,7 @@ class TestFit:
             ("euclidean", "--rank", 3),
             ("oasis", "--power", 0.5),
             ("lmnn", "--lift", "none"),
+            ("durp", "--alpha", 1.0),
         ],
     )
     def test_options_that_do_not_go_with_a_method(self, data, method, option, value):
@@ -338,7 +339,7 @@ class TestFit:
         found = as_json("fit", data, *few, "--scoring", "knn")
         assert "right neighbours" in found["recommendation"]
         line = refused("fit", data, *few, "--scoring", "agreement")
-        assert line == "--scoring agreement does not apply to labels: use 'map' or 'knn'"
+        assert line == "--scoring agreement does not apply to labels: use 'map' or 'knn' or 'both'"
 
     def test_auto_takes_the_lift_and_the_power(self, data):
         options = ("--shrinkage", 0.3, "--rank", 2, "--power", 0.4)
@@ -1658,7 +1659,9 @@ class TestStart:
         starts = [place for place, (done, _) in enumerate(steps) if done == 1]
         ends = [*starts[1:], len(steps)]  # one round of candidates for each split
         for start, end in zip(starts, ends, strict=True):
-            assert [done for done, _ in steps[start:end]] == [*range(1, end - start + 1)]
+            counted = [done for done, _ in steps[start : end - 1]]
+            assert counted == [*range(1, end - start)]
+            assert steps[end - 1][0] == steps[0][1]  # the bar of a split ends full
         assert {total for _, total in steps} == {steps[0][1]}
         assert max(done for done, _ in steps) <= steps[0][1]
         shown = shown_on_terminal("fit", str(data), "--rank", "2", "--power", "0.5")

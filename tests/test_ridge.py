@@ -20,7 +20,6 @@ from dualmetric import (
     mean_average_precision,
     ridge,
 )
-from dualmetric.estimators import ridge as estimator_module
 from dualmetric.lift import rbf_lift
 from makers import as_kind, make_classes, make_clusters, make_sparse, make_wide
 
@@ -128,9 +127,17 @@ def test_float32_rows_far_from_zero_and_ill_conditioned(rng):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_alone_give_the_same(kind, shape):
     X, y = make_data(*shape)
-    B, residual = ridge.solve_by_products(as_kind(X, kind), X.mean(axis=0), y, 0.5, 1e-10)
+    problem = ridge.Products(as_kind(X, kind), y, 4)
+    B, residual = problem.solve(0.5, 1e-10)
     assert residual <= 1e-10
     assert_allclose(B, slow_coefficients(X, y, 0.5), atol=1e-8)
+    nearby, residual = problem.solve(0.4, 1e-10, start=B)
+    assert residual <= 1e-10
+    assert_allclose(nearby, slow_coefficients(X, y, 0.4), atol=1e-8)
+    new = X[:9] + 0.1
+    expected = Ridge(0.5).fit(X, indicators(y)).predict(new) - indicators(y)[:9]
+    found = problem.errors(B, as_kind(new, kind), y[:9])
+    assert_allclose(found, (expected**2).sum(axis=1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5)])
@@ -157,7 +164,7 @@ def test_is_the_distance_of_ridge_outputs(shape, n_classes):
     assert_allclose(model.metric_.matrix(), B @ B.T, atol=1e-12)
     assert model.metric_.rank == n_classes - 1
     assert model.alpha_ == 2.0
-    assert not hasattr(model, "loo_errors_")
+    assert not hasattr(model, "errors_")
     outputs = RidgeClassifier(2.0).fit(X, y).decision_function(X)
     # of two classes, scikit-learn has one output where there are two opposite indicators here
     outputs = outputs.reshape(len(X), -1) / (2.0 if n_classes > 2 else np.sqrt(2.0))
@@ -186,31 +193,34 @@ def test_penalty_is_the_choice_of_scikit_learn(shape):
     oracle = RidgeClassifierCV(alphas, store_cv_results=True).fit(X, y)
     model = RidgeMetric(alphas=alphas, scale=False).fit(X, y)
     assert model.alpha_ == oracle.alpha_
-    assert 0 < np.argmin(model.loo_errors_) < 10
+    assert 0 < np.argmin(model.errors_) < 10
     assert_array_equal(model.alphas_, alphas)
     # its indicators are −1 and 1
-    expected = oracle.cv_results_.mean(axis=(0, 1)) / 4.0
-    assert_allclose(model.loo_errors_, expected, rtol=1e-8)
-    assert model.metric_.info["alpha"] == oracle.alpha_
+    expected = oracle.cv_results_.mean(axis=0).sum(axis=0) / 4.0
+    assert_allclose(model.errors_, expected, rtol=1e-8)
+    assert model.metric_.info["parameters"]["alpha"] == oracle.alpha_
 
 
-def test_choice_does_not_depend_on_the_unit():
-    X, y = make_data()
+@pytest.mark.parametrize("shape", [(60, 12), (20, 50)])
+def test_choice_does_not_depend_on_the_unit(shape):
+    X, y = make_data(*shape)
     plain, scaled = RidgeMetric().fit(X, y), RidgeMetric().fit(1e3 * X, y)
-    assert len(plain.alphas_) == 19
+    eigenvalues = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    eigenvalues = eigenvalues[eigenvalues > 1e-9]
+    absolute = RidgeMetric(scale=False).fit(X, y)
+    expected = np.geomspace(1e-7, 1e2, 19)
+    assert_allclose(absolute.alphas_, expected * eigenvalues.mean(), rtol=1e-9)
+    assert_allclose(plain.alphas_, expected)
     assert_array_equal(scaled.alphas_, plain.alphas_)
     assert scaled.alpha_ == plain.alpha_
-    absolute = RidgeMetric(scale=False).fit(1e3 * X, y)
-    unit = absolute.alphas_[0] / plain.alphas_[0]
-    centred = 1e3 * (X - X.mean(axis=0))
-    assert unit == pytest.approx(np.linalg.eigvalsh(centred.T @ centred).mean())
-    assert_allclose(absolute.metric_.matrix(), scaled.metric_.matrix())
-    assert_allclose(scaled.loo_errors_, plain.loo_errors_, rtol=1e-9)
-    assert_allclose(scaled.transform(1e3 * X), plain.transform(X), atol=1e-9)
+    assert absolute.alpha_ == pytest.approx(plain.alpha_ * eigenvalues.mean())
+    assert_allclose(absolute.metric_.matrix(), plain.metric_.matrix(), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_sparse_rows_are_dense_rows(shape):
+@pytest.mark.parametrize("thin", [0.0, 1.0])
+def test_sparse_rows_are_dense_rows(shape, thin, monkeypatch):
+    monkeypatch.setattr(ridge, "_THIN", thin)  # the dense and the sparse product
     X, y = make_sparse(*shape)
     sparse, dense = RidgeMetric().fit(X, y), RidgeMetric().fit(X.toarray(), y)
     assert sparse.alpha_ == pytest.approx(dense.alpha_)
@@ -235,17 +245,36 @@ def test_many_sparse_rows_by_products(monkeypatch):
     assert_allclose(single.matrix(), exact, atol=1e-3 * abs(exact).max())
 
 
-def test_penalty_of_many_rows_is_chosen_on_a_part(monkeypatch):
+def test_penalty_of_many_rows_is_chosen_on_held_out_rows(monkeypatch):
     X, y = make_wide(n=400, d=600)
+    y[5] = 3  # the only row of its class
     whole = RidgeMetric(random_state=0).fit(X, y)
     monkeypatch.setattr(ridge, "DENSE_LIMIT", 100)
-    monkeypatch.setattr(estimator_module, "_CHOICE_ROWS", 300)
     model = RidgeMetric(random_state=0).fit(X, y)
     assert_allclose(model.alphas_, whole.alphas_, rtol=1e-9)
-    assert 0.1 < model.alpha_ / whole.alpha_ < 10.0
+    tried = np.isfinite(model.errors_)
+    assert 3 <= np.count_nonzero(tried) < 15  # small penalties are not tried
+    assert tried[np.argmax(tried) :].all()
+    assert_allclose(model.errors_[tried], whole.errors_[tried], rtol=0.25)
+    assert 0.2 < model.alpha_ / whole.alpha_ < 5.0
     again = RidgeMetric(random_state=0).fit(X, y)
     assert_array_equal(again.metric_.factor, model.metric_.factor)
-    assert model.score(X, y) == pytest.approx(whole.score(X, y), abs=0.01)
+    others = np.arange(400) != 5
+    found, expected = (part.score(X[others], y[others]) for part in (model, whole))
+    assert found == pytest.approx(expected, abs=0.01)
+
+
+def test_held_out_errors_are_those_of_a_fit_on_the_others(monkeypatch):
+    X, y = make_data(50, 12)
+    monkeypatch.setattr(ridge, "_ROUGH", 1e-10)
+    alphas = np.array([1.0, 100.0])
+    errors = ridge.held_out_errors(X, y, alphas, 1e-10, np.random.default_rng(0))
+    held = np.sort(np.random.default_rng(0).choice(50, 10, replace=False))
+    others = np.setdiff1d(np.arange(50), held)
+    for alpha, found in zip(alphas, errors, strict=True):
+        model = Ridge(alpha).fit(X[others], indicators(y)[others])
+        expected = ((model.predict(X[held]) - indicators(y)[held]) ** 2).sum(axis=1)
+        assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_too_few_steps_are_said_so(monkeypatch):
@@ -345,27 +374,27 @@ def test_saved_and_loaded(tmp_path):
     loaded = Metric.load(tmp_path / "metric")
     assert_array_equal(loaded.transform(X), model.transform(X))
     assert loaded.info["method"] == "RidgeMetric"
-    assert loaded.info["alpha"] == model.alpha_
+    assert loaded.info["parameters"]["alpha"] == model.alpha_
 
 
-def test_learns_on_a_device():
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("route", ["decomposed", "products"])
+def test_learns_on_a_device(shape, route, monkeypatch):
     torch = pytest.importorskip("torch")
-    for shape in SHAPES:
-        X, y = make_data(*shape, dtype=np.float32)
-        expected = RidgeMetric().fit(X, y)
-        model = RidgeMetric().fit(torch.asarray(X), y)
-        assert model.alpha_ == pytest.approx(expected.alpha_, rel=1e-5)
-        assert_allclose(
-            model.pair_distance(X, X[::-1].copy()),
-            expected.pair_distance(X, X[::-1].copy()),
-            atol=1e-4,
-        )
+    if route == "products":
+        monkeypatch.setattr(ridge, "DENSE_LIMIT", 1)
+    X, y = make_data(*shape, dtype=np.float32)
+    expected = RidgeMetric(random_state=0).fit(X, y)
+    model = RidgeMetric(random_state=0).fit(torch.asarray(X), y)
+    assert model.alpha_ == pytest.approx(expected.alpha_, rel=1e-5)
+    assert isinstance(model.metric_.factor, np.ndarray)
+    assert_allclose(model.metric_.pairwise(X), expected.metric_.pairwise(X), atol=2e-3)
 
 
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.zeros(60), "all labels in y are .*0.0.*: RidgeMetric tells classes apart"),
+        (np.zeros(60), "all labels in y are 0.0: RidgeMetric tells classes apart"),
         (Triplets([[0, 1, 2]]), "RidgeMetric learns from labels only: pass them as y, or use DuRP"),
         (Comparisons([[0, 1, 2, 3]]), "learns from labels only"),
         (Pairs([[0, 1], [1, 2]], [True, False]), "learns from labels only"),

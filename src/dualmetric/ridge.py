@@ -28,6 +28,9 @@ PENALTIES = np.geomspace(1e-7, 1e2, 19)
 """Penalties to try, relative to the mean eigenvalue."""
 
 _MAX_STEPS = 2000  # of conjugate gradients
+_HELD_OUT = 2000  # rows at most that penalties are compared on, where rows are not decomposed
+_THIN = 0.1  # share of stored entries below which sparse products are faster than dense ones
+_ROUGH = 1e-2  # residual that is good enough to compare penalties
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ def decompose(X: Matrix) -> Decomposition:
 
 def _scatter(X: Matrix, mean: Matrix) -> Matrix:
     """XᵀX of the centred rows (d × d), in float64."""
-    if not ops.is_dense(X):
+    if not ops.is_dense(X) and X.nnz < _THIN * X.shape[0] * X.shape[1]:
         X64 = ops.to_float64(X)
         return (X64.T @ X64).toarray() - X.shape[0] * np.outer(mean, mean)
     total: Any = 0.0
@@ -88,23 +91,23 @@ def _scatter(X: Matrix, mean: Matrix) -> Matrix:
 
 
 def _centred_blocks(X: Matrix, mean: Matrix) -> Iterator[tuple[slice, Matrix]]:
-    """Dense rows minus their mean in float64, a block at a time."""
+    """Rows minus their mean, dense and in float64, a block at a time."""
     for rows in blocks_of(X, X.shape[0], 16 * X.shape[1]):
-        yield rows, ops.to_float64(X[rows, :]) - mean
+        yield rows, ops.to_float64(ops.to_dense(X[rows, :])) - mean
 
 
-def members_of(codes: Array) -> sp.csr_matrix:
+def _members(codes: Array, n_classes: int) -> sp.csr_matrix:
     """The matrix (k, n) with a one where a row is of a class."""
     n = len(codes)
-    return sp.csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(int(codes.max()) + 1, n))
+    return sp.csr_matrix((np.ones(n), (codes, np.arange(n))), shape=(n_classes, n))
 
 
-def cross_products(X: Matrix, mean: Matrix, codes: Array) -> Matrix:
+def cross_products(X: Matrix, mean: Matrix, codes: Array, n_classes: int) -> Matrix:
     """XᵀY (d × k) in float64: sums of the centred rows of each class."""
-    members = members_of(codes)
+    members = _members(codes, n_classes)
     if not ops.is_dense(X):
         sums = (members @ ops.to_float64(X)).toarray()
-        return (sums - np.bincount(codes)[:, None] * mean).T
+        return (sums - np.bincount(codes, minlength=n_classes)[:, None] * mean).T
     total: Any = 0.0
     for rows, block in _centred_blocks(X, mean):
         total = total + ops.dot(members[:, rows], block)
@@ -113,17 +116,18 @@ def cross_products(X: Matrix, mean: Matrix, codes: Array) -> Matrix:
 
 def targets(found: Decomposition, codes: Array) -> Targets:
     """What the rows' classes, numbered from 0, are for a decomposition of the rows."""
+    sizes = np.bincount(codes)
     if found.right is None:
-        image = ops.dot(members_of(codes), found.left).T
+        image = ops.dot(_members(codes, len(sizes)), found.left).T
     else:
-        image = found.right.T @ cross_products(found.X, found.mean, codes)
-    return Targets(codes, np.bincount(codes) / len(codes), image)
+        image = found.right.T @ cross_products(found.X, found.mean, codes, len(sizes))
+    return Targets(codes, sizes / len(codes), image)
 
 
-def mean_eigenvalue(trace: float, shape: tuple[int, int]) -> float:
-    """Mean of the eigenvalues of XᵀX that are not zero: penalties are measured by it."""
-    n, d = shape
-    return float(trace / min(n - 1, d))
+def mean_eigenvalue(X: Matrix) -> float:
+    """Mean of the eigenvalues of XᵀX that are not zero, for centred rows: a unit of penalties."""
+    n, d = X.shape
+    return 0.5 * (n - 1) * ops.mean_sq_distance(X) / min(n - 1, d)
 
 
 def coefficients(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
@@ -205,32 +209,68 @@ def _centred_indicators(aims: Targets, rows: slice, X: Matrix) -> Matrix:
     return like(Y, X)
 
 
-def solve_by_products(
-    X: Matrix, mean: Matrix, codes: Array, alpha: float, tol: float
-) -> tuple[Matrix, float]:
-    """B (d × k) by conjugate gradients, from products with the rows alone.
+class Products:
+    """The regression from products with the rows alone, where neither n × n nor d × d is cheap."""
 
-    Each column stops when its residual is ``tol`` times that of zero, or after 2,000 steps. Returns
-    B in the precision of X, and the largest residual.
+    def __init__(self, X: Matrix, codes: Array, n_classes: int) -> None:
+        self._X, self._back = X, ops.transposed(X)
+        self._mean = ops.column_sums(X) / X.shape[0]
+        self._shares = np.bincount(codes, minlength=n_classes) / len(codes)
+        self._cross = like(cross_products(X, self._mean, codes, n_classes), X)
+
+    def solve(self, alpha: float, tol: float, start: Matrix | None = None) -> tuple[Matrix, float]:
+        """B (d × k) by conjugate gradients, and its largest residual, relative to that of zero.
+
+        They stop when no residual is above ``tol``, or after 2,000 steps. B is in the precision of
+        X.
+        """
+
+        def dot(v: Vectors) -> Matrix:
+            rows = ops.minus_mean(ops.threaded_dot(self._X, v.coef))
+            return ops.threaded_dot(self._back, rows) + alpha * v.coef
+
+        rest = self._cross if start is None else self._cross - dot(Vectors(start, start))
+        sizes = ops.column_dots(self._cross, self._cross)
+        goal = tol**2 * sizes
+        found, left, _ = conjugate_gradients(
+            dot, None, Vectors(rest, rest), lambda left, _: bool((left <= goal).all()), _MAX_STEPS
+        )
+        relative = np.divide(left, sizes, out=np.zeros_like(left), where=sizes > 0)
+        B = found.coef if start is None else start + found.coef
+        return B, float(np.sqrt(relative.max()))
+
+    def errors(self, B: Matrix, X: Matrix, codes: Array) -> Array:
+        """Squared error of the predictions for other rows, summed over classes; on the host."""
+        fitted = ops.dot(X, B) - like(self._mean, B) @ B
+        rest = fitted - _centred_indicators(Targets(codes, self._shares, B), slice(None), B)
+        return to_numpy(ops.row_lengths(rest)).astype(np.float64) ** 2
+
+
+def held_out_errors(
+    X: Matrix, codes: Array, alphas: Array, tol: float, rng: np.random.Generator
+) -> Array:
+    """Squared errors like those of `loo_errors`, of some rows, by a regression on the others.
+
+    Up to 2,000 rows, and at most a fifth, are held out. Small penalties take many steps, so the
+    largest comes first, each solution starts from the last, and when the mean error has been above
+    the least twice in a row, the others are not tried: their errors are infinite.
     """
-    back = ops.transposed(X)
-    cross = like(cross_products(X, mean, codes), X)
-
-    def dot(v: Vectors) -> Matrix:
-        rows = ops.minus_mean(ops.threaded_dot(X, v.coef))
-        return ops.threaded_dot(back, rows) + alpha * v.coef
-
-    sizes = ops.column_dots(cross, cross)
-    goal = tol**2 * sizes
-    found, left, _ = conjugate_gradients(
-        dot,
-        None,
-        Vectors(cross, cross),
-        lambda left, _: bool((left <= goal).all()),
-        _MAX_STEPS,
-    )
-    relative = np.divide(left, sizes, out=np.zeros_like(left), where=sizes > 0)
-    return found.coef, float(np.sqrt(relative.max()))
+    n, k = X.shape[0], int(codes.max()) + 1
+    held = np.zeros(n, dtype=bool)
+    held[rng.choice(n, min(n // 5, _HELD_OUT), replace=False)] = True
+    problem = Products(ops.take_rows(X, np.flatnonzero(~held)), codes[~held], k)
+    other = ops.take_rows(X, np.flatnonzero(held))
+    errors = np.full((len(alphas), other.shape[0]), np.inf)
+    B, best, n_worse = None, np.inf, 0
+    for number in np.argsort(alphas)[::-1]:
+        B, _ = problem.solve(float(alphas[number]), max(tol, _ROUGH), B)
+        errors[number] = problem.errors(B, other, codes[held])
+        mean = errors[number].mean()
+        n_worse = n_worse + 1 if mean > best else 0
+        best = min(best, mean)
+        if n_worse == 2:
+            break
+    return errors
 
 
 def as_factor(B: Matrix, rank: int | None) -> Matrix:

@@ -317,18 +317,41 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
     known = labels.known_rows()
     codes = labels.y[known]
     rows = train if len(known) == train.shape[0] else ops.take_rows(train, known)
-    model = RidgeMetric(lift=lift)
-    rank = len(np.unique(codes)) - 1
-    most = field.search.max_components
-    for alpha, B in model.solutions(rows, codes, generator(field.seed)):
+    n_classes = len(np.unique(codes))
+    rank = min(n_classes - 1, field.search.max_components or n_classes)
+    unit = ridge.mean_eigenvalue(rows)
+    values, start = ridge.PENALTIES.tolist(), None
+    if ridge.can_decompose(rows):
+        found = ridge.decompose(rows)
+        aims = ridge.targets(found, codes)
+    else:
+        problem = ridge.Products(rows, codes, n_classes)
+        start = int(np.searchsorted(values, 0.3))  # each takes many products
+    near: Matrix | None = None  # the last solution, close to the next
+
+    def scored(alpha: float) -> float:
+        nonlocal begin, near
         params = {"lift": lift, "alpha": alpha, "n_components": rank}
-        if most is not None and most < rank:
-            B, params["n_components"] = ridge.as_factor(B, most), most
-        if field.race.wants("RidgeMetric", params):
-            mapped = tuple(ops.threaded_dot(part, like(B, part)) for part in (train, test))
-            spent = perf_counter() - begin
-            field.scored("RidgeMetric", params, mapped, field.search.distances, spent)
+        if not field.race.wants("RidgeMetric", params):
+            return np.nan
+        if start is None:
+            B = ridge.coefficients(found, aims, unit * alpha)
+        else:
+            B, _ = problem.solve(unit * alpha, RidgeMetric().tol, near)
+            near = B
+        if rank < n_classes - 1:
+            B = ridge.as_factor(B, rank)
+        mapped = (
+            ops.threaded_dot(train, like(B, train)),
+            ops.threaded_dot(test, like(B, test)),
+        )
+        spent = perf_counter() - begin
+        best = field.scored("RidgeMetric", params, mapped, field.search.distances, spent)
         begin = perf_counter()
+        return best
+
+    for _ in _walk(values, start, scored):
+        pass
 
 
 def _directions(

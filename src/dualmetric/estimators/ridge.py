@@ -1,6 +1,6 @@
 """The metric of ridge regression outputs, as an estimator."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,6 @@ from ..problem import LiftedRows, length_unit
 from ..supervision import Labels
 from .base import LearnedMetricEstimator, Training
 
-_CHOICE_ROWS = 2000  # that the penalty is chosen on where the rows are not decomposed
-
 
 @with_options
 class RidgeMetric(LearnedMetricEstimator):
@@ -47,7 +45,9 @@ class RidgeMetric(LearnedMetricEstimator):
     Notes
     -----
     Up to 4,000 features, or rows, are decomposed exactly. Where there are more of both, B is found
-    from products with the rows, which may be sparse, and the penalty is chosen on 2,000 rows.
+    from products with the rows, which may be sparse, and the penalty is chosen by the error of
+    2,000 rows (or a fifth of all), in a regression on the others. Small penalties are not tried
+    there once the error rises.
 
     See Also
     --------
@@ -69,15 +69,16 @@ class RidgeMetric(LearnedMetricEstimator):
     alpha_ : float
         The penalty.
     alphas_ : ndarray of shape (n_alphas,)
-        The penalties that were tried, where ``alpha`` is None.
-    loo_errors_ : ndarray of shape (n_alphas,)
-        Their mean squared error, over rows and classes, in the regression without the row, where
-        ``alpha`` is None."""
+        The penalties that it was chosen from, where there was a choice.
+    errors_ : ndarray of shape (n_alphas,)
+        Their errors: the squared error of a row's prediction by a regression without it, summed
+        over classes and averaged over rows. Infinite where a penalty was not tried."""
 
     alpha: float | None = option(
         "float",
         default=None,
-        help="The penalty α. None chooses the one with the least leave-one-out squared error.",
+        help="The penalty α, in the unit of ``scale``. None chooses the one with the least "
+        "leave-one-out squared error.",
         kw_only=False,
         low=0,
         above=True,
@@ -111,7 +112,8 @@ class RidgeMetric(LearnedMetricEstimator):
         above=True,
     )
     random_state: Any = random_state_option(
-        "Seed of the choice of rows, where X has more than ``max_rows``, and of the lift."
+        "Seed of the choice of rows, where X has more than ``max_rows`` or rows are held out, and "
+        "of the lift."
     )
 
     def _learn(self, training: Training, rng: np.random.Generator) -> dict[str, Any]:
@@ -121,86 +123,47 @@ class RidgeMetric(LearnedMetricEstimator):
         classes, codes = np.unique(training.supervision.y[known], return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
-                f"all labels in y are {classes[0]!r}: RidgeMetric tells classes apart, and needs "
+                f"all labels in y are {classes[0]}: RidgeMetric tells classes apart, and needs "
                 "at least two"
             )
         rows = training.X if len(known) == training.X.shape[0] else ops.take_rows(training.X, known)
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         lifted = lift_rows(rows, self, rng)
         _check_memory(lifted.X, len(classes))
-        trace, unit, found = self._decompose(lifted.X)
-        if found is not None:
+        mean = ridge.mean_eigenvalue(lifted.X)
+        unit = mean if self.scale else 1.0
+        alphas = self._penalties(mean / unit)
+        if ridge.can_decompose(lifted.X):
+            found = ridge.decompose(lifted.X)
             aims = ridge.targets(found, codes)
-            chosen = self._choose(found, aims, unit)
-            alpha = self._absolute(chosen["alpha_"], unit)
-            B = ridge.coefficients(found, aims, alpha)
+            chosen = _choose(alphas, lambda: ridge.loo_errors(found, aims, unit * alphas))
+            B = ridge.coefficients(found, aims, unit * chosen["alpha_"])
         else:
-            chosen = self._choose_on_part(lifted.X, codes, unit, rng)
-            alpha = self._absolute(chosen["alpha_"], unit)
-            B = self._iterate(lifted.X, codes, alpha)
-        factor = self._factor(B, lifted, trace, alpha)
+            X, tol = lifted.X, self.tol
+            chosen = _choose(
+                alphas, lambda: ridge.held_out_errors(X, codes, unit * alphas, tol, rng)
+            )
+            B = self._iterate(ridge.Products(X, codes, len(classes)), unit * chosen["alpha_"])
+        factor = self._factor(B, lifted, mean, unit * chosen["alpha_"])
         metric = self._make_metric(factor, training, lifted)
+        # the file of a metric says which penalty was chosen
+        parameters = {**metric.info["parameters"], "alpha": chosen["alpha_"]}
         return {
-            "metric_": metric.with_info(alpha=chosen["alpha_"]),
+            "metric_": metric.with_info(parameters=parameters),
             "classes_": classes,
             **chosen,
         }
 
-    def solutions(
-        self, X: Matrix, codes: Array, rng: np.random.Generator
-    ) -> Iterator[tuple[float, Matrix]]:
-        """Penalties that `MetricCV` tries, and B (d × k) of each, for (lifted) rows.
-
-        Where the rows are not decomposed, it is only the one that is best on some of them.
-        """
-        _, unit, found = self._decompose(X)
-        if found is None:
-            alpha = self._choose_on_part(X, codes, unit, rng)["alpha_"]
-            yield alpha, self._iterate(X, codes, self._absolute(alpha, unit))
-            return
-        aims = ridge.targets(found, codes)
-        for alpha in ridge.PENALTIES.tolist():
-            yield alpha, ridge.coefficients(found, aims, self._absolute(alpha, unit))
-
-    def _decompose(self, X: Matrix) -> tuple[float, float, ridge.Decomposition | None]:
-        """Trace of XᵀX of the centred rows, the unit of penalties, and the decomposition."""
-        found = ridge.decompose(X) if ridge.can_decompose(X) else None
-        if found is None:
-            trace = 0.5 * (X.shape[0] - 1) * ops.mean_sq_distance(X)
-        else:
-            trace = float(found.values.sum())
-        return trace, ridge.mean_eigenvalue(trace, X.shape), found
-
-    def _absolute(self, alphas: Any, unit: float) -> Any:
-        return alphas * unit if self.scale else alphas
-
-    def _choose(
-        self, found: ridge.Decomposition, aims: ridge.Targets, unit: float
-    ) -> dict[str, Any]:
-        """The penalty, and how it was chosen, as fitted attributes."""
+    def _penalties(self, mean: float) -> Array:
+        """Penalties to choose from: one, where it is given."""
         if self.alpha is not None:
-            return {"alpha_": float(self.alpha)}
-        alphas = ridge.PENALTIES if self.scale else ridge.PENALTIES * unit
-        alphas = alphas if self.alphas is None else np.asarray(self.alphas, dtype=np.float64)
-        errors = ridge.loo_errors(found, aims, self._absolute(alphas, unit)).mean(axis=1)
-        errors /= len(aims.shares)
-        best = float(alphas[np.argmin(errors)])
-        return {"alpha_": best, "alphas_": alphas, "loo_errors_": errors}
+            return np.array([float(self.alpha)])
+        if self.alphas is not None:
+            return np.asarray(self.alphas, dtype=np.float64)
+        return ridge.PENALTIES * mean
 
-    def _choose_on_part(
-        self, X: Matrix, codes: Array, unit: float, rng: np.random.Generator
-    ) -> dict[str, Any]:
-        """The same on some of the rows: what suits these suits all of them, in the unit of X."""
-        if self.alpha is not None:
-            return {"alpha_": float(self.alpha)}
-        part = np.sort(rng.choice(X.shape[0], _CHOICE_ROWS, replace=False))
-        found = ridge.decompose(ops.take_rows(X, part))
-        aims = ridge.targets(found, np.unique(codes[part], return_inverse=True)[1])
-        return self._choose(found, aims, unit)
-
-    def _iterate(self, X: Matrix, codes: Array, alpha: float) -> Matrix:
-        mean = ops.column_sums(X) / X.shape[0]
-        B, residual = ridge.solve_by_products(X, mean, codes, alpha, self.tol)
+    def _iterate(self, problem: ridge.Products, alpha: float) -> Matrix:
+        B, residual = problem.solve(alpha, self.tol)
         if residual > self.tol:
             warn(
                 f"RidgeMetric stopped with a residual of {residual:.1g}, above tol={self.tol:g}: "
@@ -209,28 +172,34 @@ class RidgeMetric(LearnedMetricEstimator):
             )
         return B
 
-    def _factor(self, B: Matrix, lifted: LiftedRows, trace: float, alpha: float) -> Matrix | None:
+    def _factor(self, B: Matrix, lifted: LiftedRows, mean: float, alpha: float) -> Matrix | None:
         """L of M = BBᵀ in the precision of the rows; the plain distance where B is rounding."""
         size = float(np.sqrt(ops.column_dots(B, B).sum()))
-        n = lifted.X.shape[0]
+        n, d = lifted.X.shape
+        trace = mean * min(n - 1, d)
         if size * (trace + alpha) > 1e-12 * np.sqrt(trace * n):  # ‖B‖(tr XᵀX + α) ≥ ‖XᵀY‖
             return like(ridge.as_factor(B, self.n_components), lifted.X)
         warn(
             "all classes have the same mean, so that no direction tells them apart: the plain "
             'distance is kept. lift="rbf" may find more.'
         )
-        d = lifted.X.shape[1]
         return None if lifted.lift is None else ops.square(d, lifted.X, diagonal=1.0)
+
+
+def _choose(alphas: Array, measure: Callable[[], Array]) -> dict[str, Any]:
+    """The penalty with the least mean squared error, and all errors, as fitted attributes."""
+    if len(alphas) == 1:
+        return {"alpha_": float(alphas[0])}
+    errors = measure().mean(axis=1)
+    return {"alpha_": float(alphas[np.argmin(errors)]), "alphas_": alphas, "errors_": errors}
 
 
 def _check_memory(X: Matrix, n_classes: int) -> None:
     """Refuse what would not fit beside X."""
     n, d = X.shape
-    size = 3 * d * n_classes * 8
-    if n <= d and ridge.can_decompose(X):
-        size += 4 * n * n * 8
-    elif ridge.can_decompose(X):
-        size += 4 * d * d * 8 + 2 * n * d * precision(X).itemsize
+    size = 8 * d * n_classes * 8
+    if ridge.can_decompose(X):
+        size += 4 * min(n, d) ** 2 * 8 + (2 * n * d * precision(X).itemsize if n > d else 0)
     require_memory_beside(
         X, size, f"ridge regression of {n:,} × {d:,}", "Set max_rows to learn from fewer rows."
     )

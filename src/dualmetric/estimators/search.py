@@ -41,6 +41,8 @@ _FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels,
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
+# settings that a RidgeMetric does not have: it is not tried where they are given
+_OF_DURP = ("shrinkages", "ranks", "powers", "samplers", "regs")
 _SCORES = {
     "map": "mAP",
     "knn": "right neighbours",
@@ -68,7 +70,8 @@ class MetricCV(LearnedMetricEstimator):
     `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
     is scored on training rows that it was not learned from. Metrics with a prior are tried, too,
     for every kind of supervision but many labels: `DuOri` with ``prior="identity"`` or
-    ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ.
+    ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ. Where shrinkages, ranks,
+    powers, samplers or regs are given, `RidgeMetric`, which has none of them, is left out.
 
     Candidates race: each is scored on some held-out queries first, and drops out where it is
     clearly behind the best so far. What candidates have in common is computed once. Shrinkages are
@@ -355,6 +358,9 @@ class MetricCV(LearnedMetricEstimator):
         families = list(supervision.families)
         if self.blocks is not None:
             return ["identity"]
+        default = MetricCV()
+        if any(getattr(self, name) != getattr(default, name) for name in _OF_DURP):
+            families = [name for name in families if name != "ridge"]
         if self.priors is not None:
             families = [name for name in families if name in ("scatter", "ridge")]
             return families + ["dual" if prior is None else prior for prior in self.priors]
@@ -362,7 +368,7 @@ class MetricCV(LearnedMetricEstimator):
             known = supervision.y[supervision.known_rows()]
             few = np.median(np.unique(known, return_counts=True)[1]) < _FEW_PER_CLASS
             if n_features > DENSE_LIMIT or not (few or isinstance(self.cv, str)):
-                families = ["scatter", "ridge", "dual"]
+                families = [name for name in families if name not in ("identity", "whitening")]
         return families
 
     def recommend(self) -> str:
