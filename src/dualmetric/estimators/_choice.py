@@ -6,7 +6,7 @@ import numpy as np
 
 from .._types import Array
 from ..intervals import best_of_gains, bootstrap_interval
-from ._race import Candidate, Race, estimated_means, paired
+from ._race import Candidate, Race, estimated_means, known_mean, paired
 
 # On documents that were not judged, a metric may be worse than the plain distance by two points at
 # most, and by three standard errors: chosen on scifact and stackfaq.
@@ -33,13 +33,13 @@ def choose(
     means = estimated_means(scores)
     plain = np.array([one.method == "Euclidean" for one in candidates])
     best_plain = int(np.argmax(np.where(plain, means, -np.inf)))
-    allowed = ~plain & np.array([not one.dropped for one in candidates])
+    most = np.inf if max_components is None else max_components
+    narrow = most < n_features  # then the plain distance is not allowed, however good it is
+    allowed = ~plain & np.array([narrow or not one.dropped for one in candidates])
     allowed &= np.array([np.max(one.fit_times) <= most_seconds for one in candidates])
     there = None if guard is None else _on_guard(guard)
     if there is not None:
         allowed &= np.array([there[one.key][1] for one in candidates])
-    most = np.inf if max_components is None else max_components
-    narrow = most < n_features
     if narrow:
         allowed &= np.array([_width(one) <= most for one in candidates])
         if not allowed.any():
@@ -57,7 +57,7 @@ def choose(
             expected += expected_gain - (means[best] - means[place])
     kept = candidates[place]
     names = sorted({name for one in candidates for name in one.also})
-    also = {name: np.nanmean(race.also(name)[[place, best_plain]], axis=1) for name in names}
+    also = {name: known_mean(race.also(name)[[place, best_plain]]) for name in names}
     new = None
     if there is not None:
         new = there[kept.key][0], max(there[one.key][0] for one in candidates[:2])
@@ -95,7 +95,7 @@ def _simplest(race: Race, allowed: Array, best: int) -> int:
         tables = [race.also("map"), race.also("knn")]
     near = allowed.copy()
     for scores in tables:
-        means = np.where(allowed, np.nan_to_num(np.nanmean(scores, axis=1)), -np.inf)
+        means = np.where(allowed, np.nan_to_num(known_mean(scores)), -np.inf)
         mean, error = paired(scores - scores[np.argmax(means)])
         near &= mean + error >= 0.0
     near[best] |= not near.any()
@@ -125,14 +125,13 @@ def _results(race: Race, means: Array) -> dict[str, Any]:
     """The table of `GridSearchCV`."""
     candidates = race.candidates
     keys = sorted({key for one in candidates for key in one.params})
-    n_splits = max(len(one.parts) for one in candidates)
+    n_splits = len(candidates[0].parts)
     by_split = np.array(
         [
-            [np.nanmean(one.parts[split]) if split < len(one.parts) else np.nan
-             for one in candidates]
+            [known_mean(one.parts.get(split, np.full(1, np.nan))) for one in candidates]
             for split in range(n_splits)
         ]
-    )  # fmt: skip
+    )
     return {
         "estimator": np.array([one.method for one in candidates]),
         "params": [one.params for one in candidates],
@@ -167,7 +166,7 @@ def best_of_families(race: Race, seed: int = 0) -> list[dict[str, Any]]:
     found = []
     for (lifted, method), place in sorted(best.items(), key=lambda item: -means[item[1]]):
         low, high = bootstrap_interval(scores[place], seed=seed)
-        shift = means[place] - np.nanmean(scores[place])  # it was scored on other queries
+        shift = means[place] - known_mean(scores[place])  # it was scored on other queries
         name = f"{method}, lifted" if lifted else method
         found.append({"name": name, "score": float(means[place]),
                       "low": float(low + shift), "high": float(high + shift)})  # fmt: skip

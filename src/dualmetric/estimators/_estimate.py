@@ -1,6 +1,10 @@
 """What a fit will need, estimated before it starts."""
 
+from functools import cache
+from time import perf_counter
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .._arrays.krylov import OVERSAMPLING
 from .._arrays.system import format_bytes
@@ -13,6 +17,7 @@ from ..scatter import DENSE_LIMIT
 from ..supervision import Comparisons
 from ..supervision.sampling import ALL_PAIRS_ROWS, most_listed
 
+_EFFICIENCY = 0.2  # of the speed of a matrix product, that fits reach
 _KRYLOV_PRODUCTS = 6  # what the products-only route usually takes
 
 
@@ -28,17 +33,35 @@ class Estimate(NamedTuple):
         Bytes at the peak.
     work : float
         Floating-point operations.
+    seconds : float
+        About how long they take, by the speed of a small matrix product.
     """
 
     route: str
     memory: int
     work: float
 
+    @property
+    def seconds(self) -> float:
+        """About how long the work takes here."""
+        return self.work / (_EFFICIENCY * _operations_per_second())
+
     def __str__(self) -> str:
         return (
             f"about {format_bytes(self.memory)} beyond X and {self.work / 1e9:,.1f} billion "
             f"operations (route: {self.route})"
         )
+
+
+@cache
+def _operations_per_second() -> float:
+    """Speed of a matrix product, measured once."""
+    A = np.ones((512, 512))
+    A @ A  # starts the threads of BLAS
+    begin = perf_counter()
+    for _ in range(4):
+        A @ A
+    return 4 * 2.0 * 512**3 / max(perf_counter() - begin, 1e-9)
 
 
 def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:

@@ -22,15 +22,15 @@ BEHIND = 3.0
 class Candidate:
     """An estimator and how it did.
 
-    Scores are one array per split, with one number per held-out query: NaN where it was not scored,
-    or where the query has nothing to find.
+    Scores are one array for each split that it was scored on, by the number of the split, with one
+    number per held-out query: NaN where it was not scored, or the query has nothing to find.
     """
 
     key: str
     method: str
     params: dict[str, Any]
-    parts: list[Array] = field(default_factory=list)
-    also: dict[str, list[Array]] = field(default_factory=dict)  # other scores, by name
+    parts: dict[int, Array] = field(default_factory=dict)
+    also: dict[str, dict[int, Array]] = field(default_factory=dict)  # other scores, by name
     fit_times: list[float] = field(default_factory=list)
     score_times: list[float] = field(default_factory=list)
     dropped: bool = False
@@ -43,7 +43,7 @@ class Race:
         self.deadline = deadline
         self.out_of_time = False
         self._known: dict[str, Candidate] = {}
-        self._sizes: list[int] = []  # queries of each split
+        self._queries: list[Array] = []  # numbers of the queries of each split
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -54,14 +54,14 @@ class Race:
         """Go on with another split."""
         self._split = split
         self._leader: Array | None = None
-        self._sizes.append(0)
+        self._queries.append(np.empty(0, dtype=np.int64))
 
     def wants(self, method: str, params: dict[str, Any]) -> bool:
         """Whether a candidate with these parameters, and perhaps others, is in the race."""
         if perf_counter() > self.deadline:
             self.out_of_time = True
             return False
-        return len(self._sizes) == 1 or any(
+        return len(self._queries) == 1 or any(
             not one.dropped and one.method == method and params.items() <= one.params.items()
             for one in self._known.values()
         )
@@ -79,24 +79,32 @@ class Race:
         ``stays`` is for those that never drop out. Returns the mean score, NaN where it has none.
         """
         key = f"{method} {sorted(params.items())}"
-        if len(self._sizes) == 1:
+        if len(self._queries) == 1:
             self._known.setdefault(key, Candidate(key, method, params))
         candidate = self._known.get(key)
         if candidate is None or candidate.dropped:
             return np.nan
         begin = perf_counter()
         scores, finished = self._scores(*mapped, stays)
-        candidate.parts.append(scores)
+        number = len(self._queries) - 1
+        candidate.parts[number] = scores
         candidate.dropped = not finished
         candidate.fit_times.append(fit_time)
         for name, judge in (self._split.also or {}).items() if finished else ():
-            candidate.also.setdefault(name, []).append(judge(*mapped))
+            candidate.also.setdefault(name, {})[number] = judge(*mapped)
         candidate.score_times.append(perf_counter() - begin)
-        self._sizes[-1] = len(scores)
-        mean = float(np.nanmean(scores))
-        if finished and (self._leader is None or mean > np.nanmean(self._leader)):
+        if not len(self._queries[-1]):
+            self._queries[-1] = self._numbers(len(scores))
+        mean = float(known_mean(scores))
+        if finished and (self._leader is None or mean > known_mean(self._leader)):
             self._leader = scores
         return mean
+
+    def _numbers(self, n: int) -> Array:
+        """Numbers of the queries of this split: new ones, unless they are given."""
+        if self._split.queries is not None:
+            return self._split.queries
+        return sum(map(len, self._queries)) + np.arange(n)
 
     def _scores(self, train: Matrix, test: Matrix, stays: bool) -> tuple[Array, bool]:
         """Scores, and whether they are all there."""
@@ -118,17 +126,38 @@ class Race:
             candidate.dropped |= candidate.method != "Euclidean" and is_behind(gap)
 
     def scores(self) -> Array:
-        """One row per candidate, one column per query of all splits."""
-        return np.array([_row(one.parts, self._sizes) for one in self.candidates])
+        """One row per candidate, one column per query.
+
+        A query of several splits has the mean of its scores: they are not independent.
+        """
+        return self._table([one.parts for one in self.candidates])
 
     def also(self, name: str) -> Array:
         """The same for another score."""
-        return np.array([_row(one.also.get(name, []), self._sizes) for one in self.candidates])
+        return self._table([one.also.get(name, {}) for one in self.candidates])
+
+    def _table(self, parts: list[dict[int, Array]]) -> Array:
+        place = np.unique(np.concatenate(self._queries), return_inverse=True)[1]
+        rows = []
+        for found in parts:
+            scores = np.concatenate(
+                [
+                    found.get(number, np.full(len(queries), np.nan))
+                    for number, queries in enumerate(self._queries)
+                ]
+            )
+            known = ~np.isnan(scores)
+            count = np.bincount(place, known)
+            total = np.bincount(place, np.where(known, scores, 0.0))
+            rows.append(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
+        return np.array(rows)
 
 
-def _row(parts: list[Array], sizes: list[int]) -> Array:
-    missing = [np.full(size, np.nan) for size in sizes[len(parts) :]]
-    return np.concatenate([*parts, *missing])
+def known_mean(scores: Array) -> Array:
+    """Mean of the scores that are known, by rows; NaN where none is."""
+    known = ~np.isnan(scores)
+    n = known.sum(axis=-1)
+    return np.where(n, np.where(known, scores, 0.0).sum(axis=-1) / np.maximum(n, 1), np.nan)
 
 
 def paired(differences: Array) -> tuple[Array, Array]:
@@ -153,7 +182,7 @@ def estimated_means(scores: Array) -> Array:
     difference on these.
     """
     complete = np.isnan(scores).sum(axis=1) == np.isnan(scores).sum(axis=1).min()
-    means = np.where(complete, np.nanmean(scores, axis=1), -np.inf)
+    means = np.where(complete, known_mean(scores), -np.inf)
     best = int(np.argmax(means))
     gaps, _ = paired(scores - scores[best])
     return np.where(complete, means, means[best] + gaps)

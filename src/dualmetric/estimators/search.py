@@ -135,7 +135,8 @@ class MetricCV(LearnedMetricEstimator):
         default=None,
         help='What is to be good. For labels: "map", the ranking of held-out rows (mean average '
         'precision, the default), "knn", the share of the right class among their five nearest '
-        'training rows, or "both", which gives up neither by more than its noise. For triplets and '
+        'training rows, or "both", their mean, which gives up neither where it need not. For '
+        "triplets and "
         'comparisons: "agreement", the share of held-out ones that are satisfied. For pairs: '
         '"average_precision". For positives and relevance: "ndcg" (the default), "map", "recall", '
         '"precision" or "hit_rate", of the first ten documents.',
@@ -298,7 +299,7 @@ class MetricCV(LearnedMetricEstimator):
                 rows.shape[1],
             )
             low, high = choice["gain_interval_"]
-            n_scored += len(race.candidates[0].parts[-1])
+            n_scored = race.scores().shape[1]
             settled = n_scored >= _ENOUGH and not low <= 0.0 <= high
             if race.out_of_time or (self.cv is None and settled):
                 break  # no doubt is left whether a learned metric is better

@@ -27,6 +27,7 @@ class Split(NamedTuple):
     # parts of the queries that can be scored one after the other: ``judge(train, test, heats[0])``
     heats: list[Array] | None = None
     also: dict[str, Callable[..., Array]] | None = None  # other scores, by name
+    queries: Array | None = None  # a number for each query, where several splits may share them
     # whether it only says which metrics are worse than the plain distance, and does not count
     guard: bool = False
 

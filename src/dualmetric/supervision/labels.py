@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,8 @@ N_VOTES = 5
 """Nearest rows that vote on the class of a query."""
 
 _MOST_VOTERS = 10_000
+_FEW_ROWS = 1000  # up to which more parts are held out while there is doubt
+_REPEATS = 6
 _FIRST_HEAT = 300  # held-out rows that every candidate is scored on
 _SHARE = 0.25
 
@@ -134,7 +137,7 @@ class Labels(Supervision):
             folds = folds_of(self.groups[known], 4, seed)
             parts = [(np.setdiff1d(np.arange(len(known)), test), test) for test in folds]
         elif cv is None:
-            parts = _quarters(codes)
+            parts = chain(_quarters(codes), _at_random(codes, rng))
         elif isinstance(cv, str):
             if cv != "classes":
                 raise ValueError(
@@ -164,6 +167,7 @@ class Labels(Supervision):
                 judge,
                 heats if len(heats[1]) else None,
                 judges,
+                known[test],
             )
 
 
@@ -187,6 +191,20 @@ def _quarters(codes: Array) -> Iterator[tuple[Array, Array]]:
         end = np.repeat(sizes - before * take, sizes)
         held = (place < end) & (place >= end - np.repeat(take, sizes))
         yield np.sort(order[~held]), np.sort(order[held])
+
+
+def _at_random(codes: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+    """Quarters of each class drawn at random, for few rows: they are held out several times.
+
+    One held-out part of few rows says little, and classes of fewer than eight rows have no other.
+    """
+    if len(codes) > _FEW_ROWS:
+        return
+    for _ in range(_REPEATS):
+        order = rng.permutation(len(codes))
+        yield next(
+            (np.sort(order[train]), np.sort(order[test])) for train, test in _quarters(codes[order])
+        )
 
 
 def _halves_of_classes(codes: Array, rng: np.random.Generator) -> list[tuple[Array, Array]]:

@@ -1,0 +1,280 @@
+"""The race of MetricCV's candidates, and the choice among them."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+
+from dualmetric import DuRP, Euclidean, MetricCV, RidgeMetric
+from dualmetric.estimators import _choice
+from dualmetric.estimators._race import Race, estimated_means, is_behind, paired
+from dualmetric.intervals import best_of_gains, best_of_interval
+from dualmetric.supervision import Labels, Pairs, Split
+from makers import make_classes
+
+FAST = {"n_projections": 5, "n_triplets": 2000, "lifts": [None], "random_state": 0}
+
+
+def split_of(table, heats=None, queries=None, also=None):
+    """A split in which candidate number c, "mapped" to c, has the scores of row c."""
+
+    def judge(_, test, heat=None):
+        return table[test] if heat is None else table[test][heat]
+
+    return Split(None, None, None, judge, heats, also, queries)
+
+
+def race_of(*tables, methods=None, heats=None, queries=None):
+    race = Race()
+    n = len(tables[0])
+    methods = methods or ["Euclidean", "Euclidean", *["DuRP"] * (n - 2)]
+    for number, table in enumerate(tables):
+        part = None if queries is None else queries[number]
+        race.start(split_of(table, heats, part))
+        for place, method in enumerate(methods):
+            params = {"number": place, "distance": "cosine"}
+            race.enter(method, params, (0, place), 0.1, stays=method == "Euclidean")
+        race.finish()
+    return race
+
+
+def make_scores(means, n=400, noise=0.1, seed=0):
+    """Scores with these means; queries are hard or easy for all candidates alike."""
+    rng = np.random.default_rng(seed)
+    return np.add.outer(means, rng.normal(0, 0.2, n)) + rng.normal(0, noise, (len(means), n))
+
+
+def test_paired_is_the_mean_and_its_error():
+    differences = np.array([1.0, np.nan, 2.0, 4.0])
+    mean, error = paired(differences)
+    known = differences[[0, 2, 3]]
+    assert mean == pytest.approx(known.mean())
+    assert error == pytest.approx(known.std(ddof=1) / np.sqrt(3))
+
+
+def test_those_clearly_behind_drop_out_after_the_first_heat():
+    table = make_scores([0.5, 0.5, 0.8, 0.3, 0.79])
+    heats = [np.arange(50), np.arange(50, 400)]
+    race = race_of(table, heats=heats)
+    scores = race.scores()
+    assert_array_equal([one.dropped for one in race.candidates], [False, False, False, True, False])
+    assert_array_equal(~np.isnan(scores[3]), np.arange(400) < 50)
+    assert_allclose(scores[[0, 1, 2, 4]], table[[0, 1, 2, 4]])  # plain distances never drop out
+
+
+def test_those_that_dropped_out_are_not_scored_on_other_splits():
+    first, second = make_scores([0.5, 0.5, 0.8, 0.3]), make_scores([0.5, 0.5, 0.7, 0.9], seed=1)
+    race = race_of(first, second)
+    assert [len(one.parts) for one in race.candidates] == [2, 2, 2, 1]
+    assert race.wants("DuRP", {"number": 2})
+    assert not race.wants("DuRP", {"number": 3})
+    assert not race.wants("Whitening", {})
+
+
+def test_queries_of_several_splits_count_once():
+    first, second = make_scores([0.5, 0.5, 0.6], n=30), make_scores([0.4, 0.4, 0.7], n=30, seed=1)
+    race = race_of(first, second, queries=[np.arange(30), np.arange(10, 40)])
+    expected = np.full((3, 40), np.nan)
+    expected[:, :10] = first[:, :10]
+    expected[:, 10:30] = (first[:, 10:] + second[:, :20]) / 2
+    expected[:, 30:] = second[:, 20:]
+    assert_allclose(race.scores(), expected)
+    assert race_of(first, second).scores().shape == (3, 60)
+
+
+def test_the_mean_of_one_that_dropped_out_is_relative_to_the_best():
+    scores = make_scores([0.5, 0.8])
+    scores[0, 100:] = np.nan
+    means = estimated_means(scores)
+    assert means[1] == scores[1].mean()
+    assert means[0] == pytest.approx(scores[1].mean() + (scores[0, :100] - scores[1, :100]).mean())
+    assert is_behind(scores[0] - scores[1])
+
+
+def test_no_more_candidates_after_the_deadline():
+    race = Race(deadline=-np.inf)
+    race.start(split_of(make_scores([0.5])))
+    assert not race.wants("DuRP", {})
+    assert race.out_of_time
+
+
+# --- the choice ------------------------------------------------------------------------------
+
+
+def test_the_simplest_within_noise_is_chosen():
+    methods = ["Euclidean", "Euclidean", "DuRP", "RidgeMetric"]
+    table = make_scores([0.5, 0.5, 0.8, 0.8])
+    table[3] = table[2] + np.resize([0.1, -0.102], 400)  # a little worse, within its noise
+    near = race_of(table, methods=methods)
+    assert _choice.choose(near)["kept"].method == "RidgeMetric"
+    far = race_of(make_scores([0.5, 0.5, 0.85, 0.8]), methods=methods)
+    assert _choice.choose(far)["kept"].method == "DuRP"
+
+
+def test_the_plain_distance_is_kept_without_a_gain():
+    race = race_of(make_scores([0.5, 0.52, 0.52, 0.521], n=60))
+    choice = _choice.choose(race)
+    assert choice["kept"].method == "Euclidean"
+    assert choice["best_score_"] == choice["best_plain_"][1] == choice["expected_score_"]
+
+
+def test_slow_candidates_are_left_out_when_time_is_short():
+    race = race_of(make_scores([0.5, 0.5, 0.9]))
+    assert _choice.choose(race, most_seconds=0.2)["kept"].method == "DuRP"
+    assert _choice.choose(race, most_seconds=0.05)["kept"].method == "Euclidean"
+
+
+def test_the_expected_score_is_not_the_winners():
+    """Of many candidates that are alike, the best looks better than it is."""
+    best, expected = [], []
+    for seed in range(20):
+        table = make_scores([0.3, 0.3, *[0.5] * 40], n=100, noise=0.3, seed=seed)
+        choice = _choice.choose(race_of(table))
+        best.append(choice["best_score_"] - table[2:].mean())
+        expected.append(choice["expected_score_"] - table[2:].mean())
+    assert np.mean(best) > 0.02
+    assert abs(np.mean(expected)) < 0.01
+
+
+def test_best_of_gains_has_the_interval_and_the_mean():
+    scores = make_scores([0.5, 0.6, 0.61])
+    expected, low, high = best_of_gains(scores[1:], scores[0])
+    assert (low, high) == best_of_interval(scores[1:], scores[0])
+    assert low < expected < high
+
+
+# --- MetricCV --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600].astype(np.float32), y[:600]
+
+
+def test_ridge_is_scored_as_it_is(digits):
+    X, y = digits
+    search = MetricCV(**FAST).fit(X, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    part = next(Labels(y).splits(X, None, "map", seed))
+    results = search.cv_results_
+    tried = np.flatnonzero((results["estimator"] == "RidgeMetric") & ~results["dropped"])
+    assert len(tried)
+    for number in tried[:3]:
+        model = RidgeMetric(**results["params"][number]).fit(X[part.train_rows], y[part.train_rows])
+        expected = model.score(X[part.test_rows], y[part.test_rows])
+        assert results["split0_test_score"][number] == pytest.approx(expected, abs=1e-6)
+
+
+def test_of_two_scores_neither_is_given_up():
+    scores = {"map": [0.5, 0.5, 0.9, 0.88, 0.7], "knn": [0.5, 0.5, 0.6, 0.88, 0.9]}
+    tables = {name: make_scores(means, noise=0.3) for name, means in scores.items()}
+    also = {name: lambda _, test, table=table: table[test] for name, table in tables.items()}
+    race = Race()
+    race.start(split_of((tables["map"] + tables["knn"]) / 2, also=also))
+    for place, method in enumerate(["Euclidean", "Euclidean", *["DuRP"] * 3]):
+        race.enter(method, {"number": place, "distance": "cosine"}, (0, place), 0.1)
+    choice = _choice.choose(race)
+    assert choice["best_index_"] == 3
+    assert choice["other_scores_"]["map"] == pytest.approx(tables["map"][[3, 0]].mean(axis=1), 0.1)
+
+
+def test_both_is_the_best_mean_of_two_scores(digits):
+    X, y = digits
+    found = {name: MetricCV(scoring=name, **FAST).fit(X, y) for name in ("map", "knn", "both")}
+    assert set(found["map"].other_scores_) == {"knn"}
+    assert set(found["knn"].other_scores_) == {"map"}
+    both = found["both"].other_scores_
+    assert set(both) == {"map", "knn"}
+    for name, other in (("map", "knn"), ("knn", "map")):
+        alone = found[name].best_score_ + found[name].other_scores_[other][0]
+        assert 2 * found["both"].best_score_ > alone - 0.01
+    expected = np.mean([both["map"][0], both["knn"][0]])
+    assert found["both"].best_score_ == pytest.approx(expected)
+
+
+def test_require_leaves_out_lifts(digits):
+    X, y = digits
+    settings = {**FAST, "lifts": [None, "rbf"], "shrinkages": [0.1], "powers": [0.0], "ranks": [9]}
+    assert MetricCV(**settings).fit(X, y).metric_.lift is not None
+    for require in ("linear", "faiss", "explainable"):
+        search = MetricCV(require=require, **settings).fit(X, y)
+        assert search.metric_.lift is None
+    with pytest.raises(ValueError, match="require='faiss' allows none: put None among the lifts"):
+        MetricCV(require="faiss", **{**settings, "lifts": ["rbf"]}).fit(X, y)
+    with pytest.raises(ValueError, match="require='faiss' and blocks"):
+        MetricCV(require="faiss", blocks=[32, 32]).fit(X, y)
+
+
+@pytest.mark.parametrize("most", [3, 20])
+def test_max_components(digits, most):
+    X, y = digits
+    search = MetricCV(max_components=most, **FAST).fit(X, y)
+    assert search.metric_.rank <= most
+    tried = search.cv_results_["param_n_components"][2:].compressed()
+    assert len(tried)
+    assert max(tried) <= most
+
+
+def test_max_components_that_nothing_meets(digits):
+    X, y = digits
+    known = Pairs([[0, 1], [2, 3]] * 4, [True, False] * 4)
+    with pytest.raises(ValueError, match="max_components=3: all metrics that are tried for pairs"):
+        MetricCV(max_components=3).fit(X, known)
+    # they are many enough for the plain distance
+    assert MetricCV(max_components=64, **FAST).fit(X[:, :8], y).metric_.rank <= 64
+
+
+def test_noise_keeps_few_directions_where_they_are_required():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(80, 10)), rng.integers(2, size=80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # few active triplets
+        assert isinstance(MetricCV(**FAST).fit(X, y).best_estimator_, Euclidean)
+        assert MetricCV(max_components=2, **FAST).fit(X, y).metric_.rank <= 2
+
+
+def test_time_limit(digits):
+    X, y = digits
+    with pytest.warns(UserWarning, match="time_limit=1e-06 is too short to learn a metric"):
+        search = MetricCV(time_limit=1e-6, random_state=0).fit(X, y)
+    assert isinstance(search.best_estimator_, Euclidean)
+    assert len(search.cv_results_["params"]) == 2
+    whole = MetricCV(**FAST).fit(X, y)
+    limited = MetricCV(time_limit=1e6, **FAST).fit(X, y)
+    assert limited.best_params_ == whole.best_params_
+
+
+def test_families_and_plot(digits):
+    X, y = digits
+    search = MetricCV(**FAST).fit(X, y)
+    names = [one["name"] for one in search.families_]
+    assert set(names) == {"Euclidean", "Whitening", "RidgeMetric", "DuRP"}
+    for one in search.families_:
+        assert one["low"] <= one["score"] <= one["high"]
+    scores = [one["score"] for one in search.families_]
+    assert scores == sorted(scores, reverse=True)
+    axes = search.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == names[::-1]
+    assert axes.get_xlabel() == "mAP on held-out rows (%)"
+    assert search.plot(axes) is axes
+
+
+def test_estimate_counts_the_lift(digits):
+    X, _ = digits
+    with_lift, without = MetricCV().estimate(X), MetricCV(require="linear").estimate(X)
+    assert with_lift.memory > without.memory
+    assert with_lift.work > without.work > DuRP().estimate(X).work
+    assert 0.0 < without.seconds < 600.0
+
+
+def test_few_rows_are_held_out_more_often():
+    X, y = make_classes(40, 6, n_classes=4, shift=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # few active triplets
+        search = MetricCV(**FAST).fit(X, y)
+    n_splits = sum(key.startswith("split") for key in search.cv_results_)
+    assert n_splits == 10  # four quarters, and six at random
+    assert search.cv_results_["n_queries"].max() <= 40
