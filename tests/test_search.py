@@ -65,9 +65,14 @@ def test_the_last_rows_of_each_class_are_held_out():
             parts[0].test_rows[codes[parts[0].test_rows] == label],
             np.flatnonzero(codes == label)[-size:],
         )
-    # then those before them, each once
-    assert len(parts) == 4
-    assert_array_equal(np.sort(np.concatenate([part.test_rows for part in parts])), np.arange(120))
+    # then those before them, each once, and random quarters while rows are few
+    assert len(parts) == 4 + 6
+    held_out = np.concatenate([part.test_rows for part in parts[:4]])
+    assert_array_equal(np.sort(held_out), np.arange(120))
+    for part in parts[4:]:
+        assert_array_equal(np.bincount(codes[part.test_rows]), [20, 10])
+    assert len({tuple(part.test_rows) for part in parts}) == 10
+    assert len(list(splits(np.zeros((480, 1)), np.tile(codes, 4), None, 0))) == 4
     for part in parts:
         assert_array_equal(np.sort(np.r_[part.train_rows, part.test_rows]), np.arange(120))
     # numbers are folds in the order of rows, as scikit-learn has them
@@ -78,11 +83,12 @@ def test_the_last_rows_of_each_class_are_held_out():
         assert_array_equal(fold.test_rows, test)
 
 
-def test_small_classes_are_held_out_once():
+def test_small_classes_are_held_out_once_and_at_random():
     codes = np.repeat([0, 1, 2], [40, 7, 3])
     parts = list(splits(np.zeros((50, 1)), codes, None, 0))
-    assert_array_equal(np.bincount(codes[parts[0].test_rows]), [10, 2, 1])
-    assert len(parts) == 1  # later ones would hold one class only
+    for part in parts:
+        assert_array_equal(np.bincount(codes[part.test_rows]), [10, 2, 1])
+    assert len(parts) == 1 + 6  # later quarters would hold one class only
 
 
 def test_more_is_held_out_while_there_is_doubt(monkeypatch):
@@ -97,7 +103,7 @@ def test_more_is_held_out_while_there_is_doubt(monkeypatch):
         return sum(key.startswith("split") for key in search.cv_results_)
 
     assert n_splits(480) == 1  # 120 rows are held out, which leave no doubt
-    assert n_splits(80) == 4  # too few rows
+    assert n_splits(80) == 10  # too few rows
     for interval, expected in [((-0.1, 0.1), 4), ((0.0, 0.1), 4), ((-0.2, -0.1), 1)]:
         monkeypatch.setattr(
             "dualmetric.estimators._choice.best_of_gains", lambda *_, found=interval: (0.0, *found)

@@ -23,7 +23,7 @@ N_VOTES = 5
 """Nearest rows that vote on the class of a query."""
 
 _MOST_VOTERS = 10_000
-_FEW_ROWS = 1000  # up to which more parts are held out while there is doubt
+_FEW_ROWS = 400  # up to which more parts are held out while there is doubt
 _REPEATS = 6
 _FIRST_HEAT = 300  # held-out rows that every candidate is scored on
 _SHARE = 0.25
