@@ -24,7 +24,7 @@ from .._options import (
 from .._validation import warn
 from ..problem import length_unit
 from ..scatter import DENSE_LIMIT
-from ..supervision import Labels, Supervision
+from ..supervision import Labels, Pairs, Supervision
 from ..supervision.sampling import n_triplets_option
 from ._candidates import Field, fixed_options, n_groups, run_candidates
 from ._choice import best_of_families, choose
@@ -41,6 +41,7 @@ _FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels,
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
+_FEW_FEATURES = 1000  # up to which DuRP without a prior is tried for pairs, too
 # settings that a RidgeMetric does not have: it is not tried where they are given
 _OF_DURP = ("shrinkages", "ranks", "powers", "samplers", "regs")
 _SCORES = {
@@ -182,8 +183,8 @@ class MetricCV(LearnedMetricEstimator):
         "object",
         default=None,
         help='Candidates for ``prior``: None, "identity" or "whitening". By default "identity" for '
-        "pairs, positives and relevance, all three for triplets, comparisons, few labels and new "
-        "classes, and None alone for many labels.",
+        'positives and relevance, None and "identity" for pairs, all three for triplets, '
+        "comparisons, few labels and new classes, and None alone for many labels.",
         type="sequence",
         each=Option("str", "", choices=(None, "identity", "whitening")),
     )
@@ -365,6 +366,8 @@ class MetricCV(LearnedMetricEstimator):
         if self.priors is not None:
             families = [name for name in families if name in ("scatter", "ridge")]
             return families + ["dual" if prior is None else prior for prior in self.priors]
+        if isinstance(supervision, Pairs) and n_features > _FEW_FEATURES:
+            return ["identity"]
         if isinstance(supervision, Labels):
             known = supervision.y[supervision.known_rows()]
             few = np.median(np.unique(known, return_counts=True)[1]) < _FEW_PER_CLASS

@@ -66,7 +66,7 @@ class Pairs(Supervision):
     """
 
     scorings: tuple[str, ...] = ("average_precision",)
-    families: tuple[str, ...] = ("identity",)
+    families: tuple[str, ...] = ("identity", "dual")
     held_out = "pairs"
 
     def __init__(
