@@ -143,6 +143,23 @@ def test_best_of_gains_has_the_interval_and_the_mean():
     expected, low, high = best_of_gains(scores[1:], scores[0])
     assert (low, high) == best_of_interval(scores[1:], scores[0])
     assert low < expected < high
+    mutual = best_of_gains(scores[1:], scores[0], mutual=True)
+    assert mutual[0] == expected
+    assert_allclose(np.subtract(mutual[1:], expected), 2 * np.subtract((low, high), expected))
+
+
+def test_rows_that_rank_each_other_vary_twice_as_much():
+    """Mean agreement of pairs: the interval of independent queries covers too seldom."""
+    covered = {False: 0, True: 0}
+    for seed in range(200):
+        rows = np.random.default_rng(seed).normal(size=60)
+        pairs = np.add.outer(rows, rows)  # a statistic of pairs, whose mean is zero
+        queries = (pairs.sum(axis=1) - 2 * rows) / 59
+        for mutual in covered:
+            _, low, high = best_of_gains(queries[None], np.zeros(60), mutual=mutual, n_draws=200)
+            covered[mutual] += low <= 0.0 <= high
+    assert covered[True] > 165
+    assert covered[False] < 160
 
 
 # --- MetricCV --------------------------------------------------------------------------------
@@ -222,7 +239,7 @@ def test_max_components_that_nothing_meets(digits):
     X, y = digits
     known = Pairs([[0, 1], [2, 3]] * 4, [True, False] * 4)
     with pytest.raises(ValueError, match="max_components=3: all metrics that are tried for pairs"):
-        MetricCV(max_components=3).fit(X, known)
+        MetricCV(max_components=3, priors=["identity"]).fit(X, known)
     # they are many enough for the plain distance
     assert MetricCV(max_components=64, **FAST).fit(X[:, :8], y).metric_.rank <= 64
 

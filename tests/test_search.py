@@ -106,7 +106,8 @@ def test_more_is_held_out_while_there_is_doubt(monkeypatch):
     assert n_splits(80) == 10  # too few rows
     for interval, expected in [((-0.1, 0.1), 4), ((0.0, 0.1), 4), ((-0.2, -0.1), 1)]:
         monkeypatch.setattr(
-            "dualmetric.estimators._choice.best_of_gains", lambda *_, found=interval: (0.0, *found)
+            "dualmetric.estimators._choice.best_of_gains",
+            lambda *_, found=interval, **__: (0.0, *found),
         )
         assert n_splits(480) == expected
 
@@ -424,7 +425,7 @@ def test_keeps_the_plain_distance_where_nothing_is_to_be_learned():
             warnings.simplefilter("ignore", UserWarning)  # no active triplets, or no direction
             search = MetricCV(**SMALL).fit(X, y)
         low, high = search.gain_interval_
-        assert high < 0.05
+        assert high < 0.06
         assert isinstance(search.best_estimator_, Euclidean) == (low <= 0)
         if low > 0:
             continue
@@ -434,7 +435,7 @@ def test_keeps_the_plain_distance_where_nothing_is_to_be_learned():
         assert search.best_score_ == search.best_plain_[1]
         assert search.metric_.factor is None
         assert "no learned metric is better beyond the noise" in search.recommend()
-    assert kept >= 3
+    assert kept >= 5
 
 
 def test_lift_is_chosen_where_classes_are_not_linear():
@@ -643,7 +644,7 @@ def test_judgements(kind, cv):
     known = JUDGED[kind](index, Q)
     search = MetricCV(cv=cv, random_state=0).fit(D, known)
     assert search.scoring_ == "ndcg"
-    assert type(search.best_estimator_) is DuOri
+    assert type(search.best_estimator_) in (DuOri, DuRP)
     assert search.best_score_ > search.best_plain_[1] + 0.1
     assert search.score(D, known) > Euclidean().fit(D).score(D, known) + 0.1
     assert (search.new_documents_ is None) == (cv is not None)

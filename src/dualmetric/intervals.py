@@ -112,9 +112,20 @@ def best_of_interval(
 
 
 def best_of_gains(
-    candidates: Any, other: Any, *, level: float = 0.95, n_draws: int = 1000, seed: int = 0
+    candidates: Any,
+    other: Any,
+    *,
+    level: float = 0.95,
+    n_draws: int = 1000,
+    seed: int = 0,
+    mutual: bool = False,
 ) -> tuple[float, float, float]:
-    """Expected gain of the best, and the ends of its interval: see `best_of_interval`."""
+    """Expected gain of the best, and the ends of its interval: see `best_of_interval`.
+
+    ``mutual`` says that queries are each other's answers, as rows that rank each other are. A row
+    then counts twice, as a query and as an answer, and the mean varies up to twice as much as that
+    of independent queries (Hájek's projection of a statistic of pairs): the interval is as wide.
+    """
     gains = np.asarray(candidates, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     gains = gains[:, ~np.isnan(gains).any(axis=0)].T
     n = len(gains)
@@ -133,5 +144,6 @@ def best_of_gains(
         shares.append(left[usable].mean(axis=1))
     means = np.concatenate(found)
     ends = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    low, high = means.mean() + (ends - means.mean()) * np.sqrt(np.concatenate(shares).mean())
+    width = np.sqrt(np.concatenate(shares).mean()) * (2.0 if mutual else 1.0)
+    low, high = means.mean() + (ends - means.mean()) * width
     return float(means.mean()), float(low), float(high)

@@ -40,7 +40,7 @@ _ALL_DIRECTIONS = 1000
 _SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01, 0.003, 0.001), 3
 # many features vary too little to be whitened strongly, and each step down costs more
 _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7), 2
-_PRIOR_REGS = (1e-4, 1e-3, 3e-3, 1e-2, 1e-1)
+_PRIOR_REGS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1)
 _PRIOR_TRIPLETS = 50_000
 _PRIOR_PROJECTIONS = 400
 
@@ -96,14 +96,14 @@ def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
     yield from _corrected(field, distance)
     if "scatter" in field.families:
         yield from _whitened(field)
-    for lift in _lifts(field.train, field.search):
+    for lift in _lifts(field.train, field.search, field.families):
         yield from _in_space(field, lift)
 
 
 def n_groups(X: Matrix, search: Any, families: Sequence[str]) -> int:
     """How many groups `run_candidates` yields for a split, at most."""
     shrinkages = len(search.shrinkages or _SHRINKAGES[0])
-    lifts = len(_lifts(X, search))
+    lifts = len(_lifts(X, search, families))
     learned = shrinkages * len(search.samplers)
     return (
         1
@@ -118,11 +118,14 @@ def fixed_options(search: Any) -> dict[str, Any]:
     return {name: getattr(search, name) for name in ("n_projections", "n_triplets", "max_epochs")}
 
 
-def _lifts(X: Matrix, search: Any) -> list[Any]:
-    if search.require is None and ops.centre_of(X[:1]) is not None:
+def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
+    if "dual" not in families and "ridge" not in families:
+        return []
+    if "lifted" in families and search.require is None and ops.centre_of(X[:1]) is not None:
         return list(search.lifts)
     if not any(lift is None for lift in search.lifts):
-        why = f"require={search.require!r} allows none" if search.require else "X is sparse"
+        why = "X is sparse" if ops.centre_of(X[:1]) is None else "it is not for judgements"
+        why = f"require={search.require!r} allows none" if search.require else why
         raise ValueError(f"a lift is for dense rows, and {why}: put None among the lifts")
     return [None]
 

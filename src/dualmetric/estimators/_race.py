@@ -37,12 +37,16 @@ class Candidate:
 
 
 class Race:
-    """Candidates, scored split after split until ``deadline`` (of `time.perf_counter`)."""
+    """Candidates, scored split after split until ``deadline`` (of `time.perf_counter`).
 
-    def __init__(self, deadline: float = np.inf) -> None:
-        self.deadline = deadline
+    ``entrants`` are those that may take part; None lets all.
+    """
+
+    def __init__(self, deadline: float = np.inf, entrants: list["Candidate"] | None = None) -> None:
+        self.deadline, self.entrants = deadline, entrants
         self.out_of_time = False
         self._known: dict[str, Candidate] = {}
+        self.mutual = False  # whether queries are each other's answers
         self._queries: list[Array] = []  # numbers of the queries of each split
 
     @property
@@ -52,7 +56,7 @@ class Race:
 
     def start(self, split: Split) -> None:
         """Go on with another split."""
-        self._split = split
+        self._split, self.mutual = split, split.mutual
         self._leader: Array | None = None
         self._queries.append(np.empty(0, dtype=np.int64))
 
@@ -61,9 +65,10 @@ class Race:
         if perf_counter() > self.deadline:
             self.out_of_time = True
             return False
-        return len(self._queries) == 1 or any(
+        known = self.entrants if len(self._queries) == 1 else self.candidates
+        return known is None or any(
             not one.dropped and one.method == method and params.items() <= one.params.items()
-            for one in self._known.values()
+            for one in known
         )
 
     def enter(
@@ -79,7 +84,8 @@ class Race:
         ``stays`` is for those that never drop out. Returns the mean score, NaN where it has none.
         """
         key = f"{method} {sorted(params.items())}"
-        if len(self._queries) == 1:
+        may_enter = self.entrants is None or any(one.key == key for one in self.entrants)
+        if len(self._queries) == 1 and may_enter:
             self._known.setdefault(key, Candidate(key, method, params))
         candidate = self._known.get(key)
         if candidate is None or candidate.dropped:

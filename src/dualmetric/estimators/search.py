@@ -25,9 +25,10 @@ from .._validation import warn
 from ..problem import length_unit
 from ..scatter import DENSE_LIMIT
 from ..supervision import Labels, Pairs, Supervision
+from ..supervision._judged import Judged
 from ..supervision.sampling import n_triplets_option
 from ._candidates import Field, fixed_options, n_groups, run_candidates
-from ._choice import best_of_families, choose
+from ._choice import best_of_families, choose, not_worse, on_guard
 from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
@@ -41,7 +42,7 @@ _FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels,
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
-_FEW_FEATURES = 1000  # up to which DuRP without a prior is tried for pairs, too
+_FEW_FEATURES = 1000  # up to which DuRP without a prior is tried for pairs and judgements, too
 # settings that a RidgeMetric does not have: it is not tried where they are given
 _OF_DURP = ("shrinkages", "ranks", "powers", "samplers", "regs")
 _SCORES = {
@@ -115,8 +116,9 @@ class MetricCV(LearnedMetricEstimator):
     refit_time_ : float
         Seconds of learning the chosen metric from all rows.
     gain_interval_ : tuple of float
-        95 % interval of how much the best learned metric scores above the better plain distance,
-        on queries other than those it was the best of.
+        95 % interval of how much the best learned metric of a family scores above the better plain
+        distance, on queries other than those it was the best of. It is that of the family chosen,
+        and allows for the number of families.
     new_documents_ : tuple of float or None
         With judgements and ``cv=None``: the scores of the choice and of the better plain distance
         on queries about documents that were not judged in training.
@@ -182,9 +184,10 @@ class MetricCV(LearnedMetricEstimator):
     priors: Any = option(
         "object",
         default=None,
-        help='Candidates for ``prior``: None, "identity" or "whitening". By default "identity" for '
-        'positives and relevance, None and "identity" for pairs, all three for triplets, '
-        "comparisons, few labels and new classes, and None alone for many labels.",
+        help='Candidates for ``prior``: None, "identity" or "whitening". By default None and '
+        '"identity" for pairs, positives and relevance ("identity" alone above 1,000 features), '
+        "all three for triplets, comparisons, few labels and new classes, and None alone for many "
+        "labels.",
         type="sequence",
         each=Option("str", "", choices=(None, "identity", "whitening")),
     )
@@ -269,6 +272,8 @@ class MetricCV(LearnedMetricEstimator):
         race, guard = Race(deadline), Race(deadline)
         distance, n_scored = None, 0
         for split in supervision.splits(rows, self.cv, scoring, seed):
+            if guard.candidates and not split.guard and not race.candidates:
+                race = Race(deadline, not_worse(guard))
             current = guard if split.guard else race
             current.start(split)
             field = Field(
@@ -294,7 +299,6 @@ class MetricCV(LearnedMetricEstimator):
             race.finish()
             choice = choose(
                 race,
-                guard if guard.candidates else None,
                 self._seconds_left(begin),
                 self.max_components,
                 rows.shape[1],
@@ -309,6 +313,8 @@ class MetricCV(LearnedMetricEstimator):
                 f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
                 "distance is returned; allow more time, or pass fewer rows"
             )
+        new = on_guard(guard, choice["kept"]) if guard.candidates else None
+        choice["new_documents_"] = new
         choice["families_"] = best_of_families(race)
         choice["held_out_"] = supervision.held_out
         return self._refit(training, choice, scoring, seed)
@@ -364,9 +370,9 @@ class MetricCV(LearnedMetricEstimator):
         if any(getattr(self, name) != getattr(default, name) for name in _OF_DURP):
             families = [name for name in families if name != "ridge"]
         if self.priors is not None:
-            families = [name for name in families if name in ("scatter", "ridge")]
+            families = [name for name in families if name in ("scatter", "ridge", "lifted")]
             return families + ["dual" if prior is None else prior for prior in self.priors]
-        if isinstance(supervision, Pairs) and n_features > _FEW_FEATURES:
+        if isinstance(supervision, Pairs | Judged) and n_features > _FEW_FEATURES:
             return ["identity"]
         if isinstance(supervision, Labels):
             known = supervision.y[supervision.known_rows()]

@@ -28,6 +28,7 @@ class Split(NamedTuple):
     heats: list[Array] | None = None
     also: dict[str, Callable[..., Array]] | None = None  # other scores, by name
     queries: Array | None = None  # a number for each query, where several splits may share them
+    mutual: bool = False  # whether held-out rows rank each other: see `intervals.best_of_gains`
     # whether it only says which metrics are worse than the plain distance, and does not count
     guard: bool = False
 
@@ -48,9 +49,9 @@ class Supervision(ABC):
     queries: Any = None
     """Rows that are not among those of X, with the same features; they are numbered after them."""
 
-    families: tuple[str, ...] = ("scatter", "dual", "identity", "whitening")
+    families: tuple[str, ...] = ("scatter", "dual", "lifted", "identity", "whitening")
     """What `MetricCV` tries besides the plain distances: `Whitening` ("scatter"), `RidgeMetric`
-    ("ridge"), `DuRP` without a prior ("dual"), and priors."""
+    ("ridge"), `DuRP` without a prior ("dual"), both over kernel features ("lifted"), and priors."""
 
     def __array__(self, *_: Any, **__: Any) -> Array:
         """Refused: scikit-learn asks for it to split rows, which row numbers do not survive."""

@@ -47,7 +47,7 @@ class Judged(Supervision):
     """
 
     scorings: tuple[str, ...] = ("ndcg", "map", "recall", "precision", "hit_rate")
-    families: tuple[str, ...] = ("identity",)
+    families: tuple[str, ...] = ("identity", "dual")
     held_out = "queries"
     cvs: tuple[str, ...] = ("queries", "documents")
     _what = "judgements"
@@ -220,7 +220,7 @@ class Judged(Supervision):
             component = self._components(asked)
             apart = folds_of(component, 4, seed) if component.max() else []
             if cv is None:
-                for test in apart[:2]:
+                for test in apart:
                     yield self._split(asked[test], scoring, apart=True)._replace(guard=True)
             elif len(apart):
                 for test in apart:

@@ -53,7 +53,14 @@ class Labels(Supervision):
     """
 
     scorings: tuple[str, ...] = ("map", "knn", "both")
-    families: tuple[str, ...] = ("scatter", "ridge", "dual", "identity", "whitening")
+    families: tuple[str, ...] = (
+        "scatter",
+        "ridge",
+        "dual",
+        "lifted",
+        "identity",
+        "whitening",
+    )
 
     def __init__(self, y: Any, unknown: Any = None, groups: Any = None) -> None:
         self.y, self.unknown, self.groups = y, unknown, groups
@@ -168,6 +175,7 @@ class Labels(Supervision):
                 heats if len(heats[1]) else None,
                 judges,
                 known[test],
+                mutual=scoring != "knn" or cv == "classes",
             )
 
 

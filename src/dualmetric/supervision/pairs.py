@@ -66,7 +66,7 @@ class Pairs(Supervision):
     """
 
     scorings: tuple[str, ...] = ("average_precision",)
-    families: tuple[str, ...] = ("identity", "dual")
+    families: tuple[str, ...] = ("identity", "dual", "lifted")
     held_out = "pairs"
 
     def __init__(
