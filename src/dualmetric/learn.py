@@ -26,7 +26,7 @@ from .blocks import Blocks
 from .lift import rbf_lift
 from .losses import get_loss
 from .prior import apply_prior, correct_prior, scales_rows_first, weigh_blocks
-from .problem import DualOptions, LiftedRows, Problem, length_unit
+from .problem import DualOptions, LiftedRows, Prior, Problem, length_unit
 from .recovery import Directions
 from .scatter import DENSE_LIMIT, Scatter, Within, scatter_of
 from .solver import DualSolution, Epoch, solve_dual
@@ -121,20 +121,11 @@ def learn_posed(
     clock.stop("projection")
     solution, weight = solve(problem, Z, options, rng, callback)
     clock.stop("solving")
-    outside = 0.0
-    if problem.prior is None:
-        found = directions(problem, weight, options, rng, scatter=scatter)
-        factor, residual = found.factor(power=options.power) / problem.unit, found.residual
-    else:
-        factor, outside, residual = correct_prior(
-            problem, weight, regularisation(problem, options), options, rng
-        )
+    kept = None if options.rebuilt else basis
+    factor, outside, residual = rebuild(problem, weight, options, rng, scatter, kept)
     if factor is not None:
-        factor = in_original_space(factor, problem, None if options.rebuilt else basis)
-        if problem.mapped is not None and not scales_rows_first(options):
-            factor = problem.mapped @ factor
         if factor.shape[1] == 0:
-            factor = _plain_factor(problem, lifted, None if options.rebuilt else basis)
+            factor = _plain_factor(problem, lifted, kept)
         elif not is_finite(factor):
             raise ValueError(ops.OUT_OF_RANGE)
     clock.stop("recovery")
@@ -202,10 +193,7 @@ def pose(
         rows, numbers = ops.take_rows(X, named), named
         comparisons = comparisons.take(named)
     spanned = None
-    if prior is not None and (rows.shape[1] <= DENSE_LIMIT or prior.image is not None):
-        spannable = False
-    most = SPAN_LIMIT if prior is None else PRIOR_SPAN_LIMIT
-    if options.rebuilt and spannable and rows.shape[0] < min(rows.shape[1], most):
+    if spannable and in_span(rows, prior, options):
         rows, rotation = spaces.row_span(rows)
         spanned = (ops.take_rows(X, numbers), rotation)
     return Problem(
@@ -222,6 +210,14 @@ def pose(
         blocks,
         shares,
     )
+
+
+def in_span(rows: Matrix, prior: Prior | None, options: DualOptions) -> bool:
+    """Whether the problem is solved in the span of few rows."""
+    if prior is not None and (rows.shape[1] <= DENSE_LIMIT or prior.image is not None):
+        return False
+    most = SPAN_LIMIT if prior is None else PRIOR_SPAN_LIMIT
+    return options.rebuilt and rows.shape[0] < min(rows.shape[1], most)
 
 
 def project(
@@ -311,6 +307,33 @@ def solve(
         callback=callback,
     )
     return solution, solution.beta / (reg * len(problem.comparisons) * problem.unit**2)
+
+
+def rebuild(
+    problem: Problem,
+    weight: Array,
+    options: DualOptions,
+    rng: np.random.Generator,
+    scatter: Scatter | None = None,
+    basis: Matrix | None = None,
+) -> tuple[Matrix | None, float, float]:
+    """Factor of the metric over the rows of X, weight of the plain distance outside it, residual.
+
+    The factor is None for the plain distance, and has no columns where nothing was learned.
+    """
+    outside = 0.0
+    factor: Matrix | None
+    if problem.prior is None:
+        found = directions(problem, weight, options, rng, scatter=scatter)
+        factor, residual = found.factor(power=options.power) / problem.unit, found.residual
+    else:
+        reg = regularisation(problem, options)
+        factor, outside, residual = correct_prior(problem, weight, reg, options, rng)
+    if factor is not None:
+        factor = in_original_space(factor, problem, basis)
+        if problem.mapped is not None and not scales_rows_first(options):
+            factor = problem.mapped @ factor
+    return factor, outside, residual
 
 
 def directions(

@@ -145,6 +145,24 @@ def dual_block(
 
 
 @_compile
+def dual_gram(G, products, shift, weight, beta, order, reg_n, logistic, smoothing, upper):
+    """The same steps for all comparisons in the given order; keeps ``products`` = Gβ up to date.
+
+    A step that changes nothing costs nothing: cheap where few dual variables still move.
+    """
+    for t in order:
+        old = beta[t]
+        beta[t] = _weighted_step(
+            old, products[t] / reg_n + shift[t], G[t, t] / reg_n, weight[t],
+            logistic, smoothing, upper,
+        )  # fmt: skip
+        delta = beta[t] - old
+        if delta != 0.0:
+            for s in range(beta.shape[0]):
+                products[s] += delta * G[t, s]
+
+
+@_compile
 def graph_dot(index, beta, Y, start, stop, out):
     """Add C·Y to ``out`` in columns start to stop, with C as in `ops.comparison_graph`."""
     for t in range(index.shape[0]):

@@ -30,6 +30,7 @@ from ..solver import Epoch
 from ..supervision import Comparisons, Labels
 from ._estimate import Estimate, estimate_dual
 from .base import LearnedMetricEstimator, Training
+from .updating import Updating
 
 
 def _prior_option() -> Any:
@@ -230,7 +231,7 @@ _BLOCK_WEIGHTS = """
 
 
 @with_options
-class DuRP(DualEstimator):
+class DuRP(Updating, DualEstimator):
     """Dual random projection: the paper's Algorithm 1.
 
     The dual problem is solved on random projections of the rows, in ``n_projections`` dimensions;
@@ -254,7 +255,7 @@ class DuRP(DualEstimator):
     """
 
     space: ClassVar[str] = "projection"
-    _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS
+    _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS + Updating._updating_attributes
 
     n_projections: int = _projections_option(
         "Random directions for the dual problem (the paper's m)."
@@ -264,7 +265,7 @@ class DuRP(DualEstimator):
 
 
 @with_options
-class DuOri(DualEstimator):
+class DuOri(Updating, DualEstimator):
     """Dual coordinate ascent in the original space.
 
     What DuRP approximates: each step works with a d × d matrix.
@@ -276,7 +277,7 @@ class DuOri(DualEstimator):
     DuRP : Nearly the same metric at a small part of the cost.
     """
 
-    _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS
+    _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS + Updating._updating_attributes
 
     prior: Any = _prior_option()
     blocks: Any = _blocks_option()

@@ -47,7 +47,7 @@ def save(path: str | os.PathLike[str], metric: Any) -> None:
     """Write a metric, its ``info`` and, where that does not name one, the version of dualmetric."""
     from safetensors.numpy import save as as_bytes
 
-    described, tensors = _parts(metric)
+    described, tensors = parts(metric)
     header: dict[str, Any] = {
         "n_features": metric.n_features,
         "feature_names": metric.feature_names,
@@ -55,7 +55,7 @@ def save(path: str | os.PathLike[str], metric: Any) -> None:
         **described,
     }
     if metric.before is not None:
-        header["before"], inner = _parts(metric.before)
+        header["before"], inner = parts(metric.before)
         tensors |= {f"before.{name}": tensor for name, tensor in inner.items()}
     # a reader that does not know a step must not skip it, so each step has its own version
     version = 3 if "landmarks" in tensors else 2 if "idf" in tensors else 1
@@ -83,15 +83,15 @@ def load(path: str | os.PathLike[str], make: Callable[..., _T]) -> _T:
     try:
         before = None
         if "before" in header:
-            inner = _arguments(header["before"], tensors, "before.")
+            inner = arguments(header["before"], tensors, "before.")
             before = make(n_features=n_features, **inner)
         more = {"feature_names": names, "info": info, "before": before}
-        return make(n_features=n_features, **_arguments(header, tensors), **more)
+        return make(n_features=n_features, **arguments(header, tensors), **more)
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
-def _parts(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+def parts(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Description and arrays of one step."""
     described = {"distance": step.kind, **({"outside": step.outside} if step.outside else {})}
     arrays = {"factor": step.factor, "centre": step.centre, "idf": step.idf}
@@ -105,7 +105,7 @@ def _parts(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     return described, {name: np.ascontiguousarray(array) for name, array in held.items()}
 
 
-def _arguments(
+def arguments(
     described: dict[str, Any], tensors: dict[str, Array], prefix: str = ""
 ) -> dict[str, Any]:
     """Arguments that make one step again; its tensors have names with the prefix."""
@@ -122,6 +122,11 @@ def _arguments(
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Description and arrays of a metric file, or a ValueError that says what is wrong with it."""
+    return read_file(path, _KEY, "a metric: it was not written by Metric.save")
+
+
+def read_file(path: Path, key: str, what: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The same for any file of this package, whose description is called ``key``."""
     from safetensors import SafetensorError, safe_open
 
     if path.is_dir():
@@ -129,17 +134,15 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     _check_outline(path)
     try:
         with safe_open(path, framework="numpy") as file:
-            text = (file.metadata() or {}).get(_KEY)
+            text = (file.metadata() or {}).get(key)
             if text is None:
-                raise ValueError(
-                    f"{path} is a safetensors file but not a metric: it was not written by "
-                    "Metric.save"
-                )
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            limit = _most_tokens(part.get_shape() for part in parts.values())
+                raise ValueError(f"{path} is a safetensors file but not {what}")
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            limit = _most_tokens(part.get_shape() for part in slices.values())
             header = _parse(path, text, limit)
-            _check_tensors(header, parts)
-            return header, {name: file.get_tensor(name) for name in parts}
+            if key == _KEY:
+                _check_tensors(header, slices)
+            return header, {name: file.get_tensor(name) for name in slices}
     except FileError as problem:
         raise ValueError(f"{path} is damaged: {problem}; save it again") from None
     except SafetensorError as error:
