@@ -19,6 +19,7 @@ from .fit import fit
 from .info import info
 from .neighbors import neighbors
 from .reproduce import reproduce
+from .teach import teach
 from .transform import transform
 
 # what click raises for wrong arguments; recent versions of typer contain their own click
@@ -116,6 +117,7 @@ for _command in (
     explain,
     transform,
     export,
+    teach,
     info,
     doctor,
     demo,

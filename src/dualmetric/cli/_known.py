@@ -170,6 +170,8 @@ def _read_ids(path: Path) -> dict[str, int]:
 
 def _read(path: Path, flag: str, kind: _Kind, ids: Any) -> Any:
     """A `_Table`, or a sparse matrix of judgements."""
+    if flag == "comparisons" and path.suffix == ".jsonl":
+        return _read_judgements(path)
     if ids is not None or path.suffix in (".csv", ".tsv", ".txt"):
         return _read_text(path, kind, ids)
     if path.suffix not in _PLAIN_FILES:
@@ -191,6 +193,16 @@ def _read(path: Path, flag: str, kind: _Kind, ids: Any) -> Any:
         if key not in found:
             raise ValueError(f"it must hold a single array, or one named {flag!r}")
         return _table(found[key], kind)
+
+
+def _read_judgements(path: Path) -> _Table:
+    """Comparisons of the judgements that ``dualmetric teach`` wrote."""
+    from ..teach import judgements
+
+    found = judgements.read(path)
+    if found.dropped:
+        note(f"--comparisons: {found.dropped} lines of {path} could not be read: left out")
+    return _Table(judgements.as_comparisons(found.judgements), None)
 
 
 def _table(found: Any, kind: _Kind) -> _Table:

@@ -32,7 +32,7 @@ _TRIPLETS = (
 )
 _COMPARISONS = (
     "Learn from comparisons, four row numbers each: the first two rows are closer than the last "
-    "two. Files as for --triplets."
+    "two. Files as for --triplets, or .jsonl of dualmetric teach."
 )
 _TFIDF = "DATA holds word counts: weight them, now and in later use."
 _TEST = "Score on the rows of another file."

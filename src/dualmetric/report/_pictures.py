@@ -51,21 +51,21 @@ def sheet(pictures: Array) -> dict[str, Any]:
     full = np.zeros((lines * columns, height, width, colours), dtype=np.uint8)
     full[:n] = pictures
     grid = full.reshape(lines, columns, height, width, colours).swapaxes(1, 2)
-    png = _png(grid.reshape(lines * height, columns * width * colours), colours)
-    src = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+    file = png(grid.reshape(lines * height, columns * width * colours), colours)
+    src = "data:image/png;base64," + base64.b64encode(file).decode("ascii")
     return {"src": src, "width": width, "height": height, "columns": columns}
 
 
-def _png(lines: Array, colours: int) -> bytes:
+def png(lines: Array, colours: int) -> bytes:
     """Encode lines of pixels, eight bits per colour."""
     height, width = lines.shape[0], lines.shape[1] // colours
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if colours == 1 else 2, 0, 0, 0)
     unfiltered = np.pad(lines, ((0, 0), (1, 0)))  # each line starts with 0
     chunks = {b"IHDR": header, b"IDAT": zlib.compress(unfiltered.tobytes(), 9), b"IEND": b""}
-    png = b"\x89PNG\r\n\x1a\n"
+    file = b"\x89PNG\r\n\x1a\n"
     for name, content in chunks.items():
         length, checksum = (
             struct.pack(">I", n) for n in (len(content), zlib.crc32(name + content))
         )
-        png += length + name + content + checksum
-    return png
+        file += length + name + content + checksum
+    return file

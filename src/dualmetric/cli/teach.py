@@ -1,0 +1,97 @@
+"""``dualmetric teach``: a page on which a person teaches a distance by clicking."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._options import DataFile, Labels, Names, Seed, file_option, out_option
+
+_TEXTS = "Texts of the rows: a file with one per line, or .jsonl with one JSON object per line."
+_IMAGES = "Folder of pictures, one per row; sorted by name, they are in the order of the rows."
+_IMAGE_SHAPE = "Rows are pictures themselves: HEIGHT,WIDTH or HEIGHT,WIDTH,3."
+_COLUMNS = "Names of the features to show, with commas. Default: the largest of each row."
+_JUDGEMENTS = (
+    "File of judgements, one JSON object per line. Those in it are learned from again. Default: "
+    "the name of the metric, ending in .judgements.jsonl."
+)
+_BESIDE = "A metric file whose nearest rows are shown as well; repeat it for several."
+_DISTANCE = "The plain distance, kept where judgements do not contradict it: cosine or euclidean."
+
+
+def teach(
+    data: DataFile,
+    out: Annotated[Path, out_option(help="Where the metric is saved.")] = Path(
+        "taught.safetensors"
+    ),
+    texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
+    images: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_IMAGES)] = None,
+    image_shape: Annotated[str | None, typer.Option(metavar="H,W", help=_IMAGE_SHAPE)] = None,
+    columns: Annotated[str | None, typer.Option(metavar="NAME,…", help=_COLUMNS)] = None,
+    judgements: Annotated[Path | None, file_option(help=_JUDGEMENTS)] = None,
+    beside: Annotated[list[Path] | None, typer.Option(metavar="METRIC", help=_BESIDE)] = None,
+    distance: Annotated[str, typer.Option(metavar="NAME", help=_DISTANCE)] = "cosine",
+    tfidf: Annotated[
+        bool, typer.Option("--tfidf", help="DATA holds word counts: weight them.")
+    ] = False,
+    names: Names = None,
+    labels: Labels = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 0,
+    seed: Seed = 0,
+) -> None:
+    """Open a page to teach a distance by clicking; it is for this computer only."""
+    from ._data import load_metric, read_data, read_lines
+    from ._output import check_output, make_console, note
+
+    try:
+        from ..teach.server import Teaching, open_port, serve
+    except ImportError as error:
+        raise ImportError(
+            f"dualmetric teach needs {error.name}: pip install 'dualmetric[teach]'"
+        ) from None
+    from ..teach.content import make_content
+    from ..teach.session import Session
+
+    if distance not in ("cosine", "euclidean"):
+        raise ValueError(f"--distance must be cosine or euclidean; got {distance!r}")
+    log = judgements or out.with_suffix(".judgements.jsonl")
+    inputs = (data, texts, names, *(beside or ()))
+    check_output(out, "--out", *inputs, log)
+    check_output(log, "--judgements", *inputs)
+    if out.suffix != ".safetensors":
+        raise ValueError(f"--out: metric files must end in .safetensors; got {out.name}")
+    open_port(port).close()  # said now, not after the rows were read
+    file, rows = read_data(data, labels)
+    feature_names = read_lines(names, "--names", rows.n_features, "feature") or file.feature_names
+    X, finish = rows.take(), lambda metric: metric
+    if tfidf:
+        from .. import tfidf as weighting
+
+        idf = weighting.fit_idf(X)
+        X = weighting.weigh(X, idf)
+        finish = lambda metric: metric.with_idf(idf)  # noqa: E731
+    others = {path.stem: load_metric(path) for path in beside or ()}
+    content = make_content(X, feature_names, texts, images, image_shape, columns)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    session = Session(X, distance=distance, path=log, feature_names=feature_names, seed=seed)
+    for text in session.notes:
+        note(text)
+    teaching = Teaching(
+        session,
+        content,
+        out=out,
+        beside=others,
+        title=f"Teach a distance: {data.name}",
+        names=feature_names,
+        finish=finish,
+    )
+    console = make_console()
+
+    def started(address: str) -> None:
+        console.print(f"Open {address}")
+        console.print(f"Judgements go to {log}, and the metric to {out}. Stop with Ctrl-C.")
+
+    serve(teaching, port, started)
+    console.print(f"{len(session.judgements)} judgements in {log}")
+    if session.judgements:
+        console.print(f"The metric is in {out}")
