@@ -414,9 +414,19 @@ def weights_of(updated: Updated, base: Base) -> Array:
 
 
 def metric_of(
-    updated: Updated, base: Base, options: Any, rng: np.random.Generator, info: dict[str, Any]
+    updated: Updated,
+    base: Base,
+    options: Any,
+    rng: np.random.Generator,
+    info: dict[str, Any],
+    *,
+    quick: bool = False,
 ) -> tuple[Metric, float]:
-    """The metric, as a fit from scratch would rebuild it, and the residual of its directions."""
+    """The metric, as a fit from scratch would rebuild it, and the residual of its directions.
+
+    With ``quick``, it is found in the span of the rows that comparisons name, where these are fewer
+    than the features, and keeps at most 200 directions beside the prior.
+    """
     kept, first = updated.kept, base.first
     factor, outside, residual = None, 0.0, 0.0
     weight = weights_of(updated, base)
@@ -425,7 +435,8 @@ def metric_of(
             factor, outside = base.prior.factor, base.prior.omega
     else:
         problem = posed(kept, base)
-        if in_span(problem.rows, problem.prior, options):
+        few = quick and kept.rows.shape[0] < kept.rows.shape[1]
+        if few or in_span(problem.rows, problem.prior, options):
             rows, rotation = spaces.row_span(kept.rows)
             problem = replace(problem, rows=rows, spanned=(kept.rows, rotation))
         factor, outside, residual = rebuild(problem, weight, options, rng)

@@ -27,7 +27,7 @@ from ..updating import Base, Updated
 DENSE_LIMIT = 2000
 """Features up to which M is written out."""
 
-EXACT_WORK = 4e9
+EXACT_WORK = 5e8
 """Multiplications that may be spent on zᵀMz of all rows at each step."""
 
 SHORTLIST = 300
@@ -91,6 +91,11 @@ class Dense:
         if np.ndim(M) == 0:
             return self.omega**2 * np.square(apart).sum(axis=1)
         return np.einsum("nd,nd->n", apart @ M, apart)
+
+    def pair_distances(self, pairs: Array) -> Array:
+        """Squared distance of each pair of rows."""
+        apart = (self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]]).astype(np.float64)
+        return np.einsum("nd,nd->n", apart @ self.M, apart)
 
     def mapped(self, rows: Array) -> Array:
         """Rows between which the Euclidean distance is the metric."""
@@ -192,6 +197,11 @@ class Wide:
         asked = ops.take_rows(self.X, np.array([query]))
         found = metric.pairwise(asked, ops.take_rows(self.X, np.asarray(rows)))[0]
         return np.square(found.astype(np.float64))
+
+    def pair_distances(self, pairs: Array) -> Array:
+        """Squared distance of each pair of rows."""
+        a, b = (ops.take_rows(self.X, rows) for rows in pairs.T)
+        return np.square(self.metric.distance(a, b).astype(np.float64))
 
     def mapped(self, rows: Array) -> Array:
         """Rows between which the Euclidean distance is the metric."""

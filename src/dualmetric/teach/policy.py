@@ -1,13 +1,15 @@
 """What to ask next.
 
-An answer about two rows says something about all pairs of their groups, so the answers that change
-the metric most are about large groups whose relation is not known and not obvious. With p the
-probability that two groups belong together, as a logistic curve over the distances of judged pairs
-estimates it, asking is worth p(1 − p) times the number of pairs.
+The answer that changes the metric most is one that cannot be guessed. With p the probability that a
+row is right for a query, as a logistic curve over the distances of judged pairs estimates it, rows
+with p near ½ are asked about. Half of them stand for a group, since an answer about one of its rows
+says something about all: a group of s rows is worth p(1 − p)·√s. The query is a new row, or one
+judged before, by turns: the former shows more of the data, and the latter more of one group.
 
 Some queries are drawn at random, so that their judgements can also measure: see `meter`.
 """
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +26,8 @@ RANDOM_EVERY = 4
 NEAR_SHARE = 0.1
 """Share of the rows, nearest to a random query, from which rows to ask about are drawn."""
 
-_POOL = 300  # rows not judged so far that are considered
-_MOST_GROUPS = 60
+_POOL = 100  # rows not judged so far that are considered
+_RECENT = 500  # judgements that the probability is estimated from
 
 
 class Question(NamedTuple):
@@ -42,7 +44,7 @@ def ask(
 ) -> Question:  # fmt: skip
     """The question of this number, counted from 0."""
     if number % RANDOM_EVERY:
-        found = ask_next(live, n_rows, judgements, groups, rng)
+        found = ask_next(number, live, n_rows, judgements, groups, rng)
         if found is not None:
             return found
     return ask_random(live, n_rows, groups, rng)
@@ -65,47 +67,37 @@ def ask_random(live: Any, n_rows: int, groups: Groups, rng: np.random.Generator)
 
 
 def ask_next(
-    live: Any, n_rows: int, judgements: list[Judgement], groups: Groups, rng: np.random.Generator
-) -> Question | None:
-    """The query whose answers are worth most, or None where too little is known."""
+    number: int, live: Any, n_rows: int, judgements: list[Judgement], groups: Groups,
+    rng: np.random.Generator,
+) -> Question | None:  # fmt: skip
+    """A query and the rows that are worth most, or None where too little is known."""
     right = np.array([judgement.right for judgement in judgements], dtype=bool)
-    if right.sum() < 3 or (~right).sum() < 3:
+    known = np.fromiter(groups.of, dtype=np.int64)
+    free = np.setdiff1d(np.arange(n_rows), known)
+    if min(right.sum(), (~right).sum()) < 3 or len(free) < 2 * N_ASKED:
         return None
-    largest = sorted(groups.members, key=lambda g: -len(groups.members[g]))[:_MOST_GROUPS]
-    pool = rng.choice(n_rows, size=min(_POOL, n_rows), replace=False)
-    new = [int(row) for row in pool if row not in groups.of]
-    units = [groups.members[g] for g in largest] + [[row] for row in new]
-    names = [*largest, *new]
-    recent = judgements[-500:]
-    rows = np.unique([row for unit in units for row in unit] + [r for j in recent for r in j[:2]])
-    mapped = live.mapped(rows).astype(np.float64)
-    place = {int(row): number for number, row in enumerate(rows)}
-    pairs = np.array([[place[j.query], place[j.row]] for j in recent])
-    apart = np.square(mapped[pairs[:, 0]] - mapped[pairs[:, 1]]).sum(axis=1)
-    slope, offset = _logistic(apart, np.array([j.right for j in recent], dtype=bool))
-    centres = np.array([mapped[[place[row] for row in unit]].mean(axis=0) for unit in units])
-    spread = np.array([
-        np.square(mapped[[place[row] for row in unit]] - centre).sum(axis=1).mean()
-        for unit, centre in zip(units, centres, strict=True)
-    ])  # fmt: skip
-    sizes = np.array([len(unit) for unit in units], dtype=np.float64)
-    n = len(largest)
-    squares = np.square(centres[:n, None, :] - centres[None, :, :]).sum(axis=2)
-    squares += spread[:n, None] + spread[None, :]  # mean over all pairs of the two groups
-    p = 1.0 / (1.0 + np.exp(-(offset - slope * squares)))
-    value = p * (1.0 - p) * sizes[:n, None] * sizes[None, :]
-    for number, g in enumerate(largest):
-        known = [names.index(h) for h in groups.apart[g] if h in names]
-        value[number, [number, *known]] = 0.0
-    top = -np.sort(-value, axis=1)[:, :N_ASKED]
-    best = int(np.argmax(top.sum(axis=1)))
-    if top[best, 0] <= 0.0:
-        return None
-    chosen = np.argsort(-value[best], kind="stable")[:N_ASKED]
-    chosen = chosen[value[best, chosen] > 0.0]
-    query = int(rng.choice(units[best]))
-    found = [int(rng.choice(units[unit])) for unit in chosen]
-    return Question(query, np.array(found, dtype=np.int64), "next")
+    query = int(rng.choice(known if number % 2 else free))
+    near = live.nearest(query, max(3 * N_ASKED, int(NEAR_SHARE * n_rows)))[0]
+    near = np.intersect1d(near, free)
+    near = rng.choice(near, size=min(_POOL, len(near)), replace=False)
+    group = groups.of.get(query, query)
+    told = {group, *groups.apart.get(group, ())}
+    open_groups = [m for g, m in groups.members.items() if len(m) > 1 and g not in told]
+    rows = np.concatenate([near, *open_groups]).astype(np.int64)
+    squares = live.distances(query, rows)
+    recent = judgements[-_RECENT:]
+    pairs = np.array([[j.query, j.row] for j in recent])
+    answers = np.array([j.right for j in recent], dtype=bool)
+    slope, offset = _logistic(live.pair_distances(pairs), answers)
+    p = 1.0 / (1.0 + np.exp(slope * squares - offset))
+    starts = len(near) + np.cumsum([0, *(len(m) for m in open_groups)])
+    parts = [slice(a, b) for a, b in pairwise(starts)]
+    means = np.array([p[part].mean() for part in parts])
+    worth = means * (1.0 - means) * np.sqrt([len(m) for m in open_groups])
+    chosen = [int(rng.choice(open_groups[g])) for g in np.argsort(-worth)[: N_ASKED // 2]]
+    doubt = np.argsort(np.abs(p[: len(near)] - 0.5), kind="stable")
+    chosen += [int(row) for row in near[doubt[: N_ASKED - len(chosen)]]]
+    return Question(query, np.array(chosen, dtype=np.int64), "next")
 
 
 def _logistic(squares: Array, right: Array) -> tuple[float, float]:

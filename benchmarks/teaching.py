@@ -1,0 +1,124 @@
+"""Simulated teaching: held-out mAP by the number of judgements, and the time of one judgement.
+
+A simulated person answers from the labels. The rows are the training part of a set, with all
+classes; the score is the mean average precision on the test part, where each row queries the
+others. Policies: ``nearest`` judges the ten nearest rows of random queries, as someone does who
+looks at search results; ``random`` judges random rows near random queries; ``next`` is what the
+page asks.
+
+    python benchmarks/teaching.py [SET …] [speed]
+
+Stored in results/teaching.jsonl.
+"""
+
+from time import perf_counter
+
+import numpy as np
+
+from _common import load_split, run_parts
+from dualmetric import mean_average_precision
+from dualmetric.teach import policy
+from dualmetric.teach.judgements import Judgement
+from dualmetric.teach.policy import N_ASKED, Question
+from dualmetric.teach.session import Session
+
+SETS = ("usps", "fashion_mnist_13k", "20news_use512", "caltech101_top30_bovw")
+POLICIES = ("nearest", "random", "next")
+MARKS = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200)
+SEEDS = range(3)
+
+
+def question(session: Session, name: str) -> Question:
+    """The next question by the policy of this name."""
+    if name == "next":
+        return session.ask()
+    if name == "random":
+        return policy.ask_random(session.live, session.n_rows, session.groups, session.rng)
+    query = int(session.rng.integers(session.n_rows))
+    return Question(query, session.nearest(query, N_ASKED)[0], "own")
+
+
+def teach(name: str, policy_name: str, seed: int) -> dict:
+    """One simulated person: the scores after each number of judgements."""
+    X, y, test, test_y = load_split(name)
+    session = Session(X, seed=seed)
+    first = session.base.first
+    plain = mean_average_precision(first.transform(test), test_y)
+    rows = first.apply(test)
+    scores, n = {}, 0
+    while n < max(MARKS):
+        asked = question(session, policy_name)
+        for row in asked.rows:
+            session.judge(asked.query, int(row), bool(y[asked.query] == y[row]), asked.asked)
+            n += 1
+            if n in MARKS:
+                values, vectors = np.linalg.eigh(session.live.M)
+                factor = vectors * np.sqrt(np.maximum(values, 0.0))
+                mapped = (rows @ factor).astype(rows.dtype)
+                gain = mean_average_precision(mapped, test_y) - plain
+                scores[n] = round(100 * gain, 2)
+    reading = session.reading()
+    return {
+        "plain": round(100 * plain, 2),
+        "gain": scores,
+        "comparisons": len(session.kept),
+        "meter": [reading.verdict, reading.gain_interval],
+    }
+
+
+def one_set(name: str) -> dict:
+    found = {kind: [teach(name, kind, seed) for seed in SEEDS] for kind in POLICIES}
+    for kind, runs in found.items():
+        print(
+            kind, {n: round(np.mean([run["gain"][n] for run in runs]), 1) for n in MARKS}, end=" "
+        )
+        print("lowest", min(min(run["gain"].values()) for run in runs), flush=True)
+    return found
+
+
+def speed() -> dict:
+    """Time of one more judgement, and of ranking all rows, beside one pass over them."""
+    n, d, n_judgements = 100_000, 768, 1000
+    rng = np.random.default_rng(0)
+    y = rng.integers(20, size=n)
+    noise = rng.standard_normal((n, d), dtype=np.float32)
+    X = rng.standard_normal((20, d), dtype=np.float32)[y] + 2.5 * noise
+    session = Session(X)
+    made = []
+    while len(made) < n_judgements:
+        query = int(rng.integers(n))
+        rows = np.append(rng.choice(np.flatnonzero(y == y[query]), 5), rng.choice(n, 5))
+        made += [Judgement(query, int(r), bool(y[query] == y[r])) for r in rows if r != query]
+    session._add(made)
+    vector = np.ones(d, dtype=np.float32)
+    times: dict[str, list[float]] = {"pass": [], "metric": [], "rank": []}
+    for _ in range(30):
+        query, row = (int(number) for number in rng.choice(n, 2, replace=False))
+        steps = {
+            "pass": lambda: session.live.Z @ vector,
+            "metric": lambda q=query, r=row: session.judge(q, r, bool(y[q] == y[r])),
+            "rank": lambda q=query: session.live.nearest(q, 10),
+        }
+        for name, step in steps.items():
+            start = perf_counter()
+            step()
+            times[name].append(perf_counter() - start)
+    found = {
+        name: [round(1e3 * np.quantile(t, q), 1) for q in (0.5, 0.95)] for name, t in times.items()
+    }
+    print(f"milliseconds, median and p95: {found}; {len(session.kept)} comparisons")
+    passes = {name: round(found[name][0] / found["pass"][0], 2) for name in ("metric", "rank")}
+    shape = {"rows": n, "features": d, "judgements": n_judgements, "comparisons": len(session.kept)}
+    return {**shape, "milliseconds": found, "passes": passes}
+
+
+def part(name: str):
+    def run() -> dict:
+        return one_set(name)
+
+    run.__doc__ = "mAP on the test part, by the number of judgements"
+    return run
+
+
+if __name__ == "__main__":
+    run_parts("teaching", {**{name: part(name) for name in SETS}, "speed": speed})
