@@ -188,6 +188,18 @@ def graph_dot(index, beta, Y, start, stop, out):
 
 
 @_compile
+def row_dots(Z, columns, start, stop, out):
+    """Products of rows start to stop with each of a few vectors: one pass over the rows."""
+    d = Z.shape[1]
+    for r in range(start, stop):
+        for c in range(columns.shape[0]):
+            total = Z.dtype.type(0)
+            for e in range(d):
+                total += Z[r, e] * columns[c, e]
+            out[r, c] = total
+
+
+@_compile
 def csr_dot(data, indices, indptr, B, start, stop, out):
     """Rows start to stop of the product of a CSR matrix and a dense one."""
     for r in range(start, stop):

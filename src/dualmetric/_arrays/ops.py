@@ -89,6 +89,15 @@ def threaded_dot(X: Matrix, B: Matrix) -> Matrix:
     return out
 
 
+def row_dots(Z: Array, columns: Array) -> Array:
+    """Z·columnsᵀ for a few vectors, in one pass over many rows (n × k)."""
+    from . import kernels
+
+    out = np.empty((Z.shape[0], len(columns)), dtype=Z.dtype)
+    columns = np.ascontiguousarray(columns, dtype=Z.dtype)
+    return fill_by_threads(kernels.row_dots, out, Z, columns, total=len(Z), smallest=2000)
+
+
 def tdot(X: Matrix, B: Matrix) -> Matrix:
     """Xᵀ·B."""
     return X.T @ B

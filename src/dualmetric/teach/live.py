@@ -20,6 +20,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from .._arrays import ops
+from .._arrays.system import single_blas_thread
 from .._types import Array, Matrix
 from ..metric import Metric
 from ..updating import Base, Updated
@@ -33,6 +34,7 @@ EXACT_WORK = 5e8
 SHORTLIST = 300
 """Rows that are ranked again exactly, where zᵀMz is an approximation."""
 
+_STEPS = 3
 _DIRECTIONS = 3  # of the change of M that reach zᵀMz at each step
 _SMALL = 300  # features up to which all eigenvalues are computed
 _MOVED = 1e-4  # share of the largest step: dual variables that moved less wait
@@ -51,10 +53,15 @@ class Dense:
         self.plain = np.square(ops.row_lengths(self.Z)).astype(np.float64) * self.omega**2
         self.lengths = self.plain.copy()  # zᵀMz
         self.held = self.M.copy()  # the M that these belong to
+        self.directions = np.ones((d, 0))  # of the last change
         self.is_exact = n * d * d <= EXACT_WORK
 
     def follow(self, updated: Updated, changed: bool = False) -> None:
         """Take over new dual variables; ``changed`` where comparisons were removed."""
+        with single_blas_thread():  # threads would slow down products this small
+            self._follow(updated, changed)
+
+    def _follow(self, updated: Updated, changed: bool) -> None:
         kept = updated.kept
         if changed:
             self.V[:] = 0.0
@@ -85,17 +92,22 @@ class Dense:
 
     def distances(self, query: int, rows: Array, M: Any = None) -> Array:
         """Squared distances from one row to others; under the plain distance where M is 0."""
-        apart = (self.Z[rows] - self.Z[query]).astype(np.float64)
+        apart = self.Z[rows] - self.Z[query]
         if M is None:
             M = self.M
         if np.ndim(M) == 0:
-            return self.omega**2 * np.square(apart).sum(axis=1)
-        return np.einsum("nd,nd->n", apart @ M, apart)
+            return self.omega**2 * np.square(apart, dtype=np.float64).sum(axis=1)
+        return self._squares(apart, M)
+
+    def _squares(self, apart: Array, M: Array) -> Array:
+        """δᵀMδ for each row δ."""
+        with single_blas_thread():
+            found = np.einsum("nd,nd->n", apart @ M.astype(apart.dtype), apart)
+        return found.astype(np.float64)
 
     def pair_distances(self, pairs: Array) -> Array:
         """Squared distance of each pair of rows."""
-        apart = (self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]]).astype(np.float64)
-        return np.einsum("nd,nd->n", apart @ self.M, apart)
+        return self._squares(self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]], self.M)
 
     def mapped(self, rows: Array) -> Array:
         """Rows between which the Euclidean distance is the metric."""
@@ -106,14 +118,16 @@ class Dense:
     def nearest(self, query: int, k: int) -> tuple[Array, Array]:
         """The k nearest rows, the query itself left out, and their squared distances."""
         columns = [self.M @ self.Z[query]]
-        pairs: Any = []
+        values: Any = ()
         if not self.is_exact:
-            pairs = leading_change(self.M - self.held)
-            columns += [vector for _, vector in pairs]
-        products = self.Z @ np.stack(columns, axis=1).astype(self.Z.dtype)
-        for number, (value, vector) in enumerate(pairs, start=1):
-            self.lengths += value * np.square(products[:, number])
-            self.held = self.held + value * np.outer(vector, vector)
+            with single_blas_thread():
+                values, vectors = leading_change(self.M - self.held, self.directions)
+                self.directions = vectors
+                self.held = self.held + (vectors * values) @ vectors.T
+            columns += list(vectors.T)
+        products = ops.row_dots(self.Z, np.array(columns))
+        for number, value in enumerate(values, start=1):
+            self.lengths += value * np.square(products[:, number], dtype=np.float64)
         squares = self.lengths - 2.0 * products[:, 0]
         few = _smallest(squares, query, k if self.is_exact else max(SHORTLIST, 3 * k))
         exact = self.distances(query, few)
@@ -156,15 +170,22 @@ def positive(delta: Array, plain: float) -> Array:
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
-def leading_change(change: Array) -> list[tuple[float, Array]]:
-    """Eigenpairs of a symmetric matrix that are largest in magnitude."""
+def leading_change(change: Array, start: Array) -> tuple[Array, Array]:
+    """Eigenvalues of a symmetric matrix that are large in magnitude, and their eigenvectors.
+
+    Found by a few steps of block iteration, from the vectors of the step before. They need not be
+    exact: what they leave of the change is looked at again in the next step.
+    """
+    d = len(change)
     if not change.any():
-        return []
-    try:
-        values, vectors = eigsh(change, k=_DIRECTIONS, v0=np.ones(len(change)), tol=1e-2)
-    except ArpackNoConvergence as stopped:
-        values, vectors = stopped.eigenvalues, stopped.eigenvectors
-    return list(zip(values.tolist(), vectors.T, strict=True))
+        return np.zeros(0), np.ones((d, 0))
+    more = np.random.default_rng(0).standard_normal((d, min(2 * _DIRECTIONS, d)))
+    block = np.hstack([start, more])
+    for _ in range(_STEPS):
+        block, _ = np.linalg.qr(change @ block)
+    values, turn = np.linalg.eigh(block.T @ change @ block)
+    largest = np.argsort(-np.abs(values))[:_DIRECTIONS]
+    return values[largest], block @ turn[:, largest]
 
 
 def _smallest(squares: Array, query: int, k: int) -> Array:

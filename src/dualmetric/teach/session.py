@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import updating
 from .._arrays import ops
+from .._arrays.system import single_blas_thread
 from .._types import Array, Matrix
 from .._version import __version__
 from ..metric import Metric
@@ -132,6 +133,10 @@ class Session:
 
     def _add(self, new: Sequence[Judgement]) -> None:
         """Learn from judgements; ids of their comparisons are the numbers of the judgements."""
+        with single_blas_thread():  # threads would slow down products this small
+            self._learn(new)
+
+    def _learn(self, new: Sequence[Judgement]) -> None:
         removed = False
         for judgement in new:
             number = len(self.judgements)
