@@ -117,8 +117,8 @@ class Browser:
         elif event == "Network.requestWillBeSent":
             self.loaded.append(details["request"]["url"])
 
-    def open(self, path: Path, *, width=1280, height=900, dark=False):
-        """Open a file in a window of the given size, and wait until the page is ready."""
+    def open(self, path: Path | str, *, width=1280, height=900, dark=False):
+        """Open a file or an address in a window of this size; wait until the page is ready."""
         self.errors.clear()
         self.loaded.clear()
         self.resize(width, height)
@@ -126,7 +126,8 @@ class Browser:
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
         )
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        url = path if isinstance(path, str) else path.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         self.wait("document.documentElement?.dataset.ready === 'yes'")
 
     def resize(self, width, height):
@@ -164,6 +165,14 @@ class Browser:
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             more = {} if kind == "mouseMoved" else {"button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, **place, **more)
+
+    def press(self, key):
+        """Press and release a key: a letter, or a name such as "ArrowDown"."""
+        text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
+        code = {"Enter": 13, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38}.get(key, 0)
+        more = {"key": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **more, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **more)
 
     def type(self, text):
         """Type into the element that has the focus."""

@@ -90,6 +90,7 @@ def teach(
     def started(address: str) -> None:
         console.print(f"Open {address}")
         console.print(f"Judgements go to {log}, and the metric to {out}. Stop with Ctrl-C.")
+        console.file.flush()
 
     serve(teaching, port, started)
     console.print(f"{len(session.judgements)} judgements in {log}")

@@ -251,6 +251,9 @@ def make_app(teaching: Teaching, port: int) -> Starlette:
             raise RefusedError(404, "there is no such file")
         return Response(_file(name), media_type=_STATIC[name])
 
+    async def icon(request: Request) -> Response:
+        return Response(status_code=204)
+
     async def image(request: Request) -> Response:
         found = teaching.content.image(teaching._row(request.path_params["row"]))
         if found is None:
@@ -279,6 +282,7 @@ def make_app(teaching: Teaching, port: int) -> Starlette:
         routes=[
             Route("/", guarded(page)),
             Route("/static/{name}", guarded(static, public=True)),
+            Route("/favicon.ico", guarded(icon, public=True)),
             Route("/image/{row:int}", guarded(image)),
             Route("/api/state", guarded(show)),
             *(
@@ -339,5 +343,5 @@ def serve(
     server = uvicorn.Server(config)
     if started is not None:
         started(f"http://{HOST}:{port}/?token={teaching.token}")
-    with listening:
+    with listening, contextlib.suppress(KeyboardInterrupt):  # the usual way to stop
         server.run(sockets=[listening])
