@@ -511,6 +511,32 @@ class Metric:
         """
         return make_adapter(self, documents)
 
+    def teach(self, X: Any, texts: Sequence[str] | None = None, **options: Any) -> Any:
+        """Show a page on which the distance of rows is taught by clicking, in a notebook.
+
+        It needs ``dualmetric[teach]``. The plain distance is corrected, and the nearest rows of
+        this metric are shown beside: the command ``dualmetric teach`` shows the same page.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows in the original features.
+        texts : sequence of str, optional
+            What is shown of each row; its largest features if None.
+        **options
+            ``judgements`` and ``out``, files for the judgements and the metric; ``images``, a
+            folder, or ``image_shape`` in place of texts; ``port``.
+
+        Returns
+        -------
+        dualmetric.teach.notebook.Page
+            A notebook shows it. ``page.metric()`` is the metric taught so far, and ``page.stop()``
+            ends it.
+        """
+        from .teach.notebook import show
+
+        return show(self, X, texts, **options)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a safetensors file, replacing it in one step.
 

@@ -192,8 +192,15 @@ class Teaching:
         return order[order != query][:N_SHOWN]
 
 
-def make_app(teaching: Teaching, port: int) -> Starlette:
-    """The application for one run; its address is ``http://127.0.0.1:port/?token=…``."""
+def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
+    """The application for one run; its address is ``http://127.0.0.1:port/?token=…``.
+
+    Where it is ``framed``, pages of this computer, such as a notebook, may show it in a frame.
+    """
+    answered = dict(_HEADERS)
+    if framed:
+        local = "frame-ancestors http://127.0.0.1:* http://localhost:*"
+        answered["Content-Security-Policy"] = _POLICY.replace("frame-ancestors 'none'", local)
     hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
     def check(request: Request, public: bool) -> None:
@@ -221,7 +228,7 @@ def make_app(teaching: Teaching, port: int) -> Starlette:
                 response = JSONResponse({"error": str(error)}, error.status)
             except (ValueError, OSError) as error:
                 response = JSONResponse({"error": str(error)}, 400)
-            response.headers.update(_HEADERS)
+            response.headers.update(answered)
             return response
 
         return run

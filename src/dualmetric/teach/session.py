@@ -24,7 +24,7 @@ REG = 0.03
 
 MARGIN = 1.5
 
-PRIOR_COUNTS = 300
+PRIOR_COUNTS = 1000
 """How many comparisons the plain distance is worth: λ is larger while there are few."""
 
 TOLERANCE = 1e-3
