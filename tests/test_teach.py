@@ -20,7 +20,7 @@ from dualmetric.teach import live as living
 from dualmetric.teach.judgements import Groups, Judgement
 from dualmetric.teach.server import HOST, Teaching, make_app, open_port
 from dualmetric.teach.session import Session
-from makers import make_clusters
+from makers import make_classes, make_clusters
 
 with warnings.catch_warnings():  # newer versions of Starlette prefer another client
     warnings.simplefilter("ignore")
@@ -221,10 +221,12 @@ def test_positive_part(d):
 def test_teaching_improves_the_ranking():
     from dualmetric import mean_average_precision
 
-    session = answered(Session(X[:80]), 8, Y[:80])
+    rows, y = make_classes(n=160, d=20)  # two features matter
+    session = answered(Session(rows[:100]), 8, y[:100])
     metric = session.metric()
-    plain = mean_average_precision(session.base.first.transform(X[80:]), Y[80:])
-    assert mean_average_precision(metric.transform(X[80:]), Y[80:]) > plain + 0.02
+    plain = mean_average_precision(session.base.first.transform(rows[100:]), y[100:])
+    assert mean_average_precision(metric.transform(rows[100:]), y[100:]) > plain + 0.02
+    assert {name for name, _ in learned.gained(session, None)[:2]} == {"feature 0", "feature 1"}
     assert metric.info["judgements"] == len(session.judgements)
 
 
@@ -608,3 +610,35 @@ def test_the_command_checks_its_files(tmp_path, monkeypatch):
         assert done.exit_code == 2
         assert message in done.output
     assert os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_a_notebook_shows_the_page(tmp_path):
+    import urllib.request
+
+    pytest.importorskip("uvicorn")
+    page = Metric(np.eye(10)[:, :3]).teach(
+        X, [f"row {number}" for number in range(120)], out=tmp_path / "m.safetensors"
+    )
+    try:
+        shown = page._repr_html_()
+        assert shown.startswith('<iframe src="http://127.0.0.1:')
+        with urllib.request.urlopen(page.address) as answer:
+            policy_of_page = answer.headers["Content-Security-Policy"]
+        assert "frame-ancestors http://127.0.0.1:* http://localhost:*" in policy_of_page
+        names = [column["name"] for column in page.teaching.state()["columns"]]
+        assert names == ["now", "before", "this metric"]
+        page.teaching.session.judge(0, 1, True)
+        assert page.metric().info["judgements"] == 1
+    finally:
+        page.stop()
+    assert Metric.load(tmp_path / "m.safetensors").n_features == 10
+
+
+def test_a_notebook_with_counts():
+    counts = sp.csr_matrix(np.random.default_rng(0).poisson(1.0, (40, 10)).astype(float))
+    page = Metric(np.eye(10)[:, :3], idf=np.arange(1.0, 11.0)).teach(counts)
+    try:
+        assert page.metric().first.idf is not None
+        assert page.metric().transform(counts).shape == (40, 10)
+    finally:
+        page.stop()
