@@ -6,11 +6,14 @@ others. Policies: ``nearest`` judges the ten nearest rows of random queries, as 
 looks at search results; ``random`` judges random rows near random queries; ``next`` is what the
 page asks.
 
-    python benchmarks/teaching.py [SET …] [speed]
+    python benchmarks/teaching.py [SET …] [speed] [browser]
 
 Stored in results/teaching.jsonl.
 """
 
+import sys
+import tempfile
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -76,9 +79,8 @@ def one_set(name: str) -> dict:
     return found
 
 
-def speed() -> dict:
-    """Time of one more judgement, and of ranking all rows, beside one pass over them."""
-    n, d, n_judgements = 100_000, 768, 1000
+def large_session(n: int, d: int, n_judgements: int) -> tuple[Session, np.ndarray]:
+    """Rows of 20 classes, and a session with so many judgements; and the classes."""
     rng = np.random.default_rng(0)
     y = rng.integers(20, size=n)
     noise = rng.standard_normal((n, d), dtype=np.float32)
@@ -90,6 +92,18 @@ def speed() -> dict:
         rows = np.append(rng.choice(np.flatnonzero(y == y[query]), 5), rng.choice(n, 5))
         made += [Judgement(query, int(r), bool(y[query] == y[r])) for r in rows if r != query]
     session._add(made)
+    return session, y
+
+
+def middle_and_p95(times: np.ndarray) -> list[float]:
+    return [round(float(np.quantile(times, q)), 1) for q in (0.5, 0.95)]
+
+
+def speed() -> dict:
+    """Time of one more judgement, and of ranking all rows, beside one pass over them."""
+    n, d, n_judgements = 100_000, 768, 1000
+    session, y = large_session(n, d, n_judgements)
+    rng = np.random.default_rng(1)
     vector = np.ones(d, dtype=np.float32)
     times: dict[str, list[float]] = {"pass": [], "metric": [], "rank": []}
     for _ in range(30):
@@ -104,12 +118,52 @@ def speed() -> dict:
             step()
             times[name].append(perf_counter() - start)
     found = {
-        name: [round(1e3 * np.quantile(t, q), 1) for q in (0.5, 0.95)] for name, t in times.items()
+        name: [round(1e3 * float(np.quantile(t, q)), 1) for q in (0.5, 0.95)]
+        for name, t in times.items()
     }
     print(f"milliseconds, median and p95: {found}; {len(session.kept)} comparisons")
     passes = {name: round(found[name][0] / found["pass"][0], 2) for name in ("metric", "rank")}
     shape = {"rows": n, "features": d, "judgements": n_judgements, "comparisons": len(session.kept)}
     return {**shape, "milliseconds": found, "passes": passes}
+
+
+def browser() -> dict:
+    """Time from a click to the new order in Chromium, on the same rows, beside one pass."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    import chromium
+    from dualmetric.teach.content import Table
+    from dualmetric.teach.notebook import Page
+    from dualmetric.teach.server import Teaching
+
+    session, y = large_session(100_000, 768, 1000)
+    page = Page(Teaching(session, Table(session.X, None)))
+    took, passes = [], []
+    count = "Number(document.documentElement.dataset.acts ?? 0)"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        window = chromium.Browser(Path(profile))
+        try:
+            window.open(page.address)
+            while len(took) < 60:
+                n = window.run(count)
+                window.press("n")
+                window.wait(f"{count} > {n}")
+                query = page.teaching.query
+                for _ in page.teaching.asked.rows:
+                    row = int(window.run("document.querySelector('.row.selected').dataset.row"))
+                    n = window.run(count)
+                    window.press("c" if y[row] == y[query] else "f")
+                    window.wait(f"{count} > {n}")
+                    took.append(float(window.run("document.documentElement.dataset.took")))
+                    start = perf_counter()
+                    session.live.Z @ np.ones(768, dtype=np.float32)
+                    passes.append(1e3 * (perf_counter() - start))
+        finally:
+            window.close()
+            page.stop()
+    times = {"click": took, "pass": passes}
+    found = {name: middle_and_p95(np.array(t)) for name, t in times.items()}
+    print(f"milliseconds, median and p95: {found}")
+    return {"milliseconds": found, "passes": round(found["click"][0] / found["pass"][0], 2)}
 
 
 def part(name: str):
@@ -121,4 +175,6 @@ def part(name: str):
 
 
 if __name__ == "__main__":
-    run_parts("teaching", {**{name: part(name) for name in SETS}, "speed": speed})
+    run_parts(
+        "teaching", {**{name: part(name) for name in SETS}, "speed": speed, "browser": browser}
+    )

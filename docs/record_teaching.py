@@ -71,7 +71,7 @@ def walk(browser, name, data):
     page = Page(Teaching(session, content, title=f"Teach a distance: {name}", names=names))
     took = []
     try:
-        browser.open(page.address, width=1100, height=760)
+        browser.open(page.address, width=1000, height=620)
         plain = mean_average_precision(session.base.first.transform(test), test_y)
         yield f"{name}: {X.shape[0]:,} rows × {X.shape[1]:,} features, plain mAP {plain:.3f}"
         first = None
@@ -80,7 +80,8 @@ def walk(browser, name, data):
             query = page.teaching.query
             if first is None:
                 first = query
-                _shot(browser, f"teach_{name}_start.png")
+                if name == "fashion":
+                    _shot(browser, "teach_fashion_start.png")
             for _ in page.teaching.asked.rows:
                 row = int(browser.run("document.querySelector('.row.selected').dataset.row"))
                 _press(browser, "c" if y[row] == y[query] else "f")
@@ -120,6 +121,7 @@ def _press(browser, key):
 def _shot(browser, name):
     browser.run("Promise.all(document.getAnimations().map((a) => a.finished))")
     browser.run("window.scrollTo(0, 0)")
+    browser.wait("[...document.images].every((image) => image.complete)")
     browser.screenshot(HERE / "_static" / name)
 
 

@@ -228,7 +228,10 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
                 response = JSONResponse({"error": str(error)}, error.status)
             except (ValueError, OSError) as error:
                 response = JSONResponse({"error": str(error)}, 400)
+            kept = response.headers.get("cache-control")
             response.headers.update(answered)
+            if kept is not None:
+                response.headers["cache-control"] = kept
             return response
 
         return run
@@ -265,7 +268,8 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
         found = teaching.content.image(teaching._row(request.path_params["row"]))
         if found is None:
             raise RefusedError(404, "the picture is not there")
-        return Response(found[1], media_type=found[0])
+        kept = {"Cache-Control": "private, max-age=3600"}  # a list that moves shows it again
+        return Response(found[1], media_type=found[0], headers=kept)
 
     async def show(request: Request) -> Response:
         query = request.query_params.get("query", "")

@@ -88,6 +88,8 @@ class Session:
         self.checks: list[meter.Check] = []
         self.snapshots: list[tuple[int, Any]] = [(0, 0)]  # number of judgements, metric
         self.n_asked = self.version = 0
+        self._plain: tuple[int, int, Any] = (-1, 0, None)
+        self._reading: tuple[Any, Any] = (None, None)
         self.notes: list[str] = []
         self.log: Log | None = None
         if path is not None:
@@ -211,7 +213,9 @@ class Session:
     def nearest(self, query: int, k: int = 10) -> tuple[Array, Array]:
         """Nearest rows now, and under the plain distance."""
         with self.lock:
-            return self.live.nearest(query, k)[0], self.live.nearest_plain(query, k)[0]
+            if self._plain[:2] != (query, k):  # judgements do not change these
+                self._plain = query, k, self.live.nearest_plain(query, k)[0]
+            return self.live.nearest(query, k)[0], self._plain[2]
 
     def ask(self) -> policy.Question:
         """Choose the next question; the distances of a random one are noted for the meter."""
@@ -240,7 +244,11 @@ class Session:
     def reading(self) -> meter.Reading:
         """The meter."""
         with self.lock:
-            return meter.read(self.checks)
+            answers = [len(check.answers) for check in self.checks]
+            if self._reading[0] != answers:
+                self._reading = answers, meter.read(self.checks)
+            reading: meter.Reading = self._reading[1]
+            return reading
 
     # --- the metric ----------------------------------------------------------------------------
 
