@@ -36,6 +36,17 @@ def collect(root: Path) -> dict[str, str]:
         for method, scores in _benchmark(root, "new_classes", name).items():
             short = method.replace("DuRP, ", "").replace(" ", "_").lower()
             numbers[f"new_{name}_{short}"] = _percent(mean(scores))
+    for name in ("usps", "fashion_mnist_13k", "20news_use512", "caltech101_top30_bovw"):
+        for policy, runs in _benchmark(root, "teaching", name).items():
+            for n in ("20", "60", "100", "200"):
+                gain = mean(run["gain"][n] for run in runs)
+                numbers[f"teach_{name}_{policy}_{n}"] = f"{gain:+.1f}".replace("-", "−")
+            lowest = min(gain for run in runs for gain in run["gain"].values())
+            numbers[f"teach_{name}_{policy}_lowest"] = f"{lowest:+.1f}".replace("-", "−")
+    speed = _benchmark(root, "teaching", "speed")["milliseconds"]
+    click = _benchmark(root, "teaching", "browser")["milliseconds"]["click"]
+    numbers |= {f"teach_{name}_ms": f"{speed[name][0]:.0f}" for name in ("pass", "metric", "rank")}
+    numbers |= {"teach_click_ms": f"{click[0]:.0f}", "teach_click_p95_ms": f"{click[1]:.0f}"}
     stored = Store(root / "results", {"trials": 5}).results("fit")
     for method in ("Euclid", "DuOri", "DuRP", "LMNN", "OASIS"):
         for score in ("map", "knn"):
