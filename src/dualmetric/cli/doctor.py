@@ -17,6 +17,7 @@ EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "parquet": ("pyarrow",),
     "plot": ("matplotlib",),
+    "teach": ("starlette", "uvicorn"),
     "torch": ("torch",),
     "zarr": ("zarr",),
 }
