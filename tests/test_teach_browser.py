@@ -240,4 +240,4 @@ def test_pictures_that_are_missing(browser, folder):
         assert browser.run("document.querySelectorAll('#lists img').length") >= 15
         browser.errors.clear()  # the picture that was not found
     finally:
-        server.stop()
+        server.stop(signal.SIGKILL)
