@@ -351,3 +351,14 @@ def test_wide_sparse_rows(monkeypatch):
     np.testing.assert_allclose(
         exact.metric_.pairwise(X[:9]), batch.metric_.pairwise(X[:9]), rtol=1e-3, atol=1e-3
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_row_dots_equal_a_product(dtype):
+    from dualmetric._arrays import ops
+
+    rng = np.random.default_rng(0)
+    Z, columns = rng.standard_normal((4500, 7)).astype(dtype), rng.standard_normal((3, 7))
+    found = ops.row_dots(Z, columns)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, Z @ columns.T, rtol=1e-4, atol=1e-5)
