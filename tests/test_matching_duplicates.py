@@ -173,6 +173,4 @@ def test_a_component_too_large_for_complete_linkage_is_named(monkeypatch):
     monkeypatch.setattr(parts, "_LARGEST", 10)
     chain = np.column_stack([np.arange(19), np.arange(1, 20)])
     with pytest.raises(ValueError, match="20 rows are connected by close pairs"):
-        parts.clusters_of(
-            np.column_stack([np.arange(19), np.arange(1, 20)]), 20, None, 1, "complete"
-        )
+        parts.clusters_of(chain, 20, None, 1.0, "complete")

@@ -93,6 +93,11 @@ def load(path: str | os.PathLike[str], make: Callable[..., _T]) -> _T:
     return load_with_matching(path, make)[0]
 
 
+def has_matching(path: str | os.PathLike[str]) -> bool:
+    """Whether a metric file also holds a matcher."""
+    return "match" in read(Path(path))[0]
+
+
 def load_with_matching(
     path: str | os.PathLike[str], make: Callable[..., _T]
 ) -> tuple[_T, Matching | None]:

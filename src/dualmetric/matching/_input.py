@@ -2,6 +2,7 @@
 
 import hashlib
 from copy import copy
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -33,8 +34,20 @@ def metric_of(given: Any) -> Metric:
     )
 
 
-def labelled(metric: Metric, X: Any, y: Any, groups: Any) -> tuple[Array, Array, Array, bool]:
-    """Distance, label and entities of each pair, and whether entities were given."""
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Pairs of both kinds, and what a metric says about them."""
+
+    index: Array  # (n, 2) row numbers
+    distance: Array
+    same: Array
+    entity: Array  # (n, 2) whole numbers: row numbers, where no entities were given
+    has_groups: bool
+    n_rows: int
+
+
+def labelled_pairs(metric: Metric, X: Any, y: Any, groups: Any) -> Labelled:
+    """Check labelled pairs, and find their distances."""
     if not isinstance(y, Pairs):
         raise TypeError(
             f"y must be Pairs(index, same) of dualmetric.supervision; got {type(y).__name__}"
@@ -58,7 +71,7 @@ def labelled(metric: Metric, X: Any, y: Any, groups: Any) -> tuple[Array, Array,
         )
     index = pairs.index.astype(np.int64)
     entity = index if given is None else _entity_numbers(given)[index]
-    return distance, pairs.same, entity, given is not None
+    return Labelled(index, distance, pairs.same, entity, given is not None, n)
 
 
 def _entity_numbers(groups: Any) -> Array:

@@ -178,6 +178,14 @@ def likeness(error: Array, entity: Array) -> float:
     return float(np.clip((effect - 1.0) / (most - 1.0), 0.0, 1.0))
 
 
+def rate_interval(hit: Array, entity: Array, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a share, for pairs that may share entities; ``entity`` as `numbered` gives it."""
+    effect = _effect(entity, likeness(hit.astype(np.float64), entity) if hit.any() else 0.0)
+    hits, total = np.count_nonzero(hit) / effect, len(hit) / effect
+    sure = (1.0 + level) / 2.0
+    return exact_lower(hits, total, sure) if hits else 0.0, exact_upper(hits, total, sure)
+
+
 class _Test(NamedTuple):
     """One threshold: how many pairs it accepts, and the evidence about its rate."""
 

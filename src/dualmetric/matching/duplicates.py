@@ -9,6 +9,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .._arrays.embedded import Embedded
 from .._types import Array
+from .._validation import warn
 from ._thresholds import Threshold
 
 LINKAGES = ("components", "complete")
@@ -147,3 +148,16 @@ def vectors_of(metric: Any, X: Any) -> Any:
     if isinstance(found.positive, np.ndarray) and found.negative is None:
         return np.ascontiguousarray(found.positive)
     return Embedded(found.positive, found.negative)
+
+
+def warn_of_other_pairs(threshold: Threshold | float, probability: Array) -> None:
+    """Warn where the pairs found are less alike than those that the threshold was promised for."""
+    if not isinstance(threshold, Threshold) or threshold.target != "precision":
+        return
+    if len(probability) and 1.0 - probability.mean() > 2.0 * (1.0 - threshold.value):
+        warn(
+            f"the threshold promises a precision of {threshold.value:g} for pairs like the "
+            f"labelled ones, but the pairs found have a mean probability of "
+            f"{probability.mean():.3g}: among all pairs of rows, fewer are the same. Label pairs "
+            "that duplicates returns, or give prevalence to fit"
+        )

@@ -16,7 +16,7 @@ from ..io import metric_file
 from ..metric import Metric
 from . import _calibration
 from ._calibration import FORMS, Calibration
-from ._input import check_share, distance_of, distances, labelled, metric_of
+from ._input import check_share, distance_of, distances, labelled_pairs, metric_of
 from ._search import close_pairs
 from ._thresholds import RATES, Evidence, Threshold, find_threshold, odds_scale
 from .duplicates import (
@@ -26,6 +26,7 @@ from .duplicates import (
     pair_distances,
     pairs_within,
     vectors_of,
+    warn_of_other_pairs,
 )
 
 
@@ -148,7 +149,8 @@ class Matcher(BaseEstimator):
             )
         if prevalence is not None:
             check_share(prevalence, "prevalence")
-        distance, same, entity, has_groups = labelled(metric, X, y, groups)
+        found = labelled_pairs(metric, X, y, groups)
+        distance, same, entity = found.distance, found.same, found.entity
         if distance.max() == distance.min():
             raise ValueError(
                 f"all {len(distance):,} pairs are at the same distance, {distance[0]:.4g}: this "
@@ -162,7 +164,7 @@ class Matcher(BaseEstimator):
         self.metric_, self.calibration_, self.log_loss_ = metric, fitted, losses
         self.pairs_ = Evidence.of(distance, same, entity)
         self.prevalence_ = None if prevalence is None else float(prevalence)
-        self.has_groups_ = has_groups
+        self.has_groups_ = found.has_groups
         self.n_features_in_ = metric.n_features
         return self
 
@@ -178,7 +180,7 @@ class Matcher(BaseEstimator):
     def log_odds(self, distance: Any) -> Array:
         """Log-odds of pairs at these distances being the same, in use."""
         self._check()
-        return self.calibration_.log_odds(np.asarray(distance)) + np.log(self._scale())
+        return self.calibration_.log_odds(np.asarray(distance)) + np.log(self.odds_scale_)
 
     def predict_proba(self, A: Any, B: Any) -> Array:
         """Probability of being different (first column) and of being the same (second).
@@ -353,6 +355,7 @@ class Matcher(BaseEstimator):
         sums = np.bincount(of, weight * probability, n_clusters)
         each = np.divide(sums, totals, out=np.full(n_clusters, np.nan), where=totals > 0)
         found = expit(self.log_odds(distance))
+        warn_of_other_pairs(threshold, found)
         return Duplicates(
             index,
             distance,
@@ -374,8 +377,9 @@ class Matcher(BaseEstimator):
             As in `fit`. Where groups were given to both, entities that were fitted to are refused.
         """
         self._check()
-        distance, same, entity, has_groups = labelled(self.metric_, X, y, groups)
-        if has_groups and self.has_groups_:
+        found = labelled_pairs(self.metric_, X, y, groups)
+        distance, same, entity = found.distance, found.same, found.entity
+        if found.has_groups and self.has_groups_:
             known = np.intersect1d(entity, self.pairs_.entity)
             if len(known):
                 raise ValueError(
@@ -427,7 +431,9 @@ class Matcher(BaseEstimator):
         new.n_features_in_ = metric.n_features
         return new
 
-    def _scale(self) -> float:
+    @property
+    def odds_scale_(self) -> float:
+        """Odds of a match in use, over those among the labelled pairs."""
         return odds_scale(self.prevalence_, float(np.mean(self.pairs_.same)))
 
     def _check(self) -> None:
