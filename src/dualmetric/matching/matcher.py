@@ -113,7 +113,7 @@ class Matcher(BaseEstimator):
     >>> matcher.predict(X[:1], X[400:401])
     array([ True])
     >>> print(matcher.threshold(precision=0.95))  # doctest: +ELLIPSIS
-    distance ≤ ...: precision ≥ 0.95...
+    distance ≤ ...: precision ≥ 0.9...
     """
 
     def __init__(self, metric: Any, calibration: str = "auto") -> None:
