@@ -1,4 +1,4 @@
-"""Matching: do guarantees hold, are probabilities right, and how many matches are found?
+"""Matching: whether guarantees hold, probabilities are right, and how many matches are found.
 
     DUALMETRIC_DATA=... python benchmarks/matching.py [PART …]
 

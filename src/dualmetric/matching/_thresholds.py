@@ -49,6 +49,7 @@ from .._types import Array
 _ENOUGH = 30  # errors that tell how alike the pairs of an entity are
 _STEP = 1.05  # ratio of the numbers of accepted pairs of two thresholds
 _MOST_ERRORS = 3  # that the first threshold tried may make
+_HANDFUL = 20  # pairs that say something about what more of them would show
 RATES = ("precision", "recall", "fpr")
 
 
@@ -283,13 +284,18 @@ def _ends(distance: Array, counts: Array) -> Array:
     return np.unique(np.searchsorted(distance, distance[counts - 1], "right"))
 
 
+def _first_count(pairs: Evidence, allowed: float, confidence: float) -> int:
+    """Pairs that the first threshold for a precision accepts, if they are independent."""
+    # a single error must not end the sequence at once, where there are pairs enough
+    for errors in range(_MOST_ERRORS, 0, -1):
+        count = fewest_pairs(allowed, confidence, errors)
+        if count <= np.count_nonzero(pairs.same) / 2:
+            return count
+    return fewest_pairs(allowed, confidence)
+
+
 def _precision_tests(pairs: Evidence, allowed: float, confidence: float) -> Iterator[_Test]:
-    n = len(pairs.same)
-    first = fewest_pairs(allowed, confidence)
-    for errors in range(_MOST_ERRORS, 0, -1):  # a single error must not end the sequence at once
-        if fewest_pairs(allowed, confidence, errors) <= np.count_nonzero(pairs.same) / 2:
-            first = fewest_pairs(allowed, confidence, errors)
-            break
+    n, first = len(pairs.same), _first_count(pairs, allowed, confidence)
     wrong = np.cumsum(~pairs.same)
     count = 1 + int(np.log(n / first) / np.log(_STEP)) if first <= n else 0
     steps = _STEP ** np.arange(count)
@@ -367,9 +373,13 @@ def _refusal(
     scale: float,
 ) -> NotEnoughPairsError:
     """Say what was measured, and how many more pairs would be needed."""
+    first = 0
     if target == "precision":  # the sequence began where some errors were allowed: look closer
-        tried = _small_tests(pairs)
-    factors = [_needed_factor(test, allowed, confidence) for test in tried]
+        tried, first = _small_tests(pairs), _first_count(pairs, allowed, confidence)
+    factors = [
+        max(_needed_factor(test, allowed, confidence), first * test.effect / test.total)
+        for test in tried
+    ]
     rates = [test.errors / test.total for test in tried]
     best = shifted(1.0 - min(rates), scale) if target == "precision" else 1.0 - min(rates)
     best = min(rates) if target == "fpr" else best
@@ -395,9 +405,10 @@ def _refusal(
 
 
 def _small_tests(pairs: Evidence) -> list[_Test]:
-    """Precision of the closest pairs, however few they are."""
+    """Precision of the closest pairs; of a handful, it would be chance."""
     wrong = np.cumsum(~pairs.same)
-    counts = _ends(pairs.distance, np.unique(_counts(len(wrong))[1:]))
+    counts = _counts(len(wrong))
+    counts = _ends(pairs.distance, counts[counts >= min(_HANDFUL, len(wrong))])
     rho = likeness((~pairs.same).astype(np.float64), pairs.entity)
     return [
         _Test(int(k), int(wrong[k - 1]), int(k), _effect(pairs.entity[:k], rho)) for k in counts
