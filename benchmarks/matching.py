@@ -152,6 +152,20 @@ def at_precision(valid: Evidence, distance: np.ndarray, same: np.ndarray) -> dic
     return found
 
 
+def ranking(distance: np.ndarray, same: np.ndarray) -> dict[str, float]:
+    """Largest recall at each precision, with the best threshold for the test pairs themselves.
+
+    It promises nothing, and compares rankings where guarantees are out of reach.
+    """
+    order = np.argsort(distance, kind="stable")
+    hits = np.cumsum(same[order])
+    share = hits / np.arange(1, len(hits) + 1)
+    return {
+        str(precision): float(np.max(hits, where=share >= precision, initial=0) / hits[-1])
+        for precision in PRECISIONS
+    }
+
+
 def test_rates(accepted: np.ndarray, same: np.ndarray) -> dict[str, Any]:
     """Precision and recall of a decision."""
     hits = int(np.count_nonzero(accepted & same))
@@ -170,6 +184,7 @@ def measured(matcher: Matcher, X: Any, test: Pairs) -> dict[str, Any]:
         "log_loss": scores.log_loss,
         "calibration_error": scores.calibration_error,
         "at": at_precision(matcher.pairs_, distance, same),
+        "ranking": ranking(distance, same),
     }
 
 
@@ -210,6 +225,7 @@ def itml(data: dict[str, Any], parts: dict[str, Pairs]) -> dict[str, Any]:
     evidence = Evidence.of(out["valid"], valid.same, valid.index)
     found = {"setting": out["setting"].tolist()}
     found["same procedure"] = at_precision(evidence, out["test"], test.same)
+    found["ranking"] = ranking(out["test"], test.same)
     found["calibrate_threshold"] = {
         str(precision): test_rates(out["test"] <= limit, test.same)
         for precision, limit in zip(PRECISIONS, out["limits"], strict=True)
