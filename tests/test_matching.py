@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from dualmetric import DuRP, Matcher, Metric, Pairs
 from dualmetric.matching import Evidence, NotEnoughPairsError, Threshold, _calibration
-from dualmetric.matching import _thresholds as thresholds
+from dualmetric.matching import _bounds as bounds
 from dualmetric.matching._thresholds import find_threshold
 
 
@@ -41,21 +41,21 @@ def fitted():
 @settings(deadline=None, max_examples=60)
 def test_exact_bound_is_the_rate_at_which_so_few_errors_are_just_improbable(errors, more, sure):
     total = errors + more
-    bound = thresholds.exact_upper(errors, total, sure)
+    bound = bounds.exact_upper(errors, total, sure)
     assert binom.cdf(errors, total, bound) == pytest.approx(1 - sure, rel=1e-6)
-    assert thresholds.exact_lower(total - errors, total, sure) == pytest.approx(1 - bound)
+    assert bounds.exact_lower(total - errors, total, sure) == pytest.approx(1 - bound)
 
 
 def test_without_evidence_nothing_is_known():
-    assert thresholds.exact_upper(0, 0, 0.95) == 1.0
-    assert thresholds.exact_upper(3, 3, 0.95) == 1.0
+    assert bounds.exact_upper(0, 0, 0.95) == 1.0
+    assert bounds.exact_upper(3, 3, 0.95) == 1.0
 
 
 @pytest.mark.parametrize("errors", [0, 1, 5])
 def test_fewest_pairs_is_the_first_that_will_do(errors):
-    n = thresholds.fewest_pairs(0.05, 0.95, errors)
-    assert thresholds.exact_upper(errors, n, 0.95) <= 0.05
-    assert thresholds.exact_upper(errors, n - 1, 0.95) > 0.05
+    n = bounds.fewest_pairs(0.05, 0.95, errors)
+    assert bounds.exact_upper(errors, n, 0.95) <= 0.05
+    assert bounds.exact_upper(errors, n - 1, 0.95) > 0.05
     assert n == next(k for k in itertools.count(errors + 1) if binom.cdf(errors, k, 0.05) <= 0.05)
 
 
@@ -65,21 +65,21 @@ def test_covariance_of_pairs_that_share_an_entity_is_that_of_the_double_sum():
     error = (rng.random(60) < 0.3).astype(float)
     rest = error - error.mean()
     alike = np.array([[bool(set(a) & set(b)) for a in entity.tolist()] for b in entity.tolist()])
-    numbers = thresholds.numbered(entity)
-    assert thresholds.largest_effect(numbers) == pytest.approx(alike.sum() / 60)
+    numbers = bounds.numbered(entity)
+    assert bounds.largest_effect(numbers) == pytest.approx(alike.sum() / 60)
     effect = (rest @ alike @ rest) / (rest @ rest)
     with_entity = (entity[:, :, None] == np.arange(12)).any(axis=1)
     sums = rest @ with_entity
     doubt = np.sqrt(2 * (sums**4).sum()) / (sums**2).sum()
     expected = ((1 + doubt) * effect - 1) / (alike.sum() / 60 - 1)
     assert 0 < expected < 1
-    assert thresholds.likeness(error, numbers) == pytest.approx(expected)
+    assert bounds.likeness(error, numbers) == pytest.approx(expected)
 
 
 def test_pairs_that_share_nothing_count_in_full():
-    entity = thresholds.numbered(np.arange(20).reshape(-1, 2))
-    assert thresholds.largest_effect(entity) == 1.0
-    assert thresholds.likeness(np.arange(10) < 3.0, entity) == 0.0
+    entity = bounds.numbered(np.arange(20).reshape(-1, 2))
+    assert bounds.largest_effect(entity) == 1.0
+    assert bounds.likeness(np.arange(10) < 3.0, entity) == 0.0
 
 
 def test_copies_of_the_same_evidence_count_once():

@@ -13,7 +13,8 @@ from .._rows import Rows
 from .._types import Array
 from ..metric import Metric
 from ..supervision import Pairs
-from ._thresholds import Threshold, exact_lower
+from ._bounds import exact_lower
+from ._thresholds import Threshold
 
 _PAIRS_AT_ONCE = 8192
 

@@ -27,7 +27,10 @@ taken as 1 where there are fewer at all.
 correction for their number is needed: the first that fails ends the sequence. False positive rate
 and precision begin with the strictest threshold, the recall with the loosest. The false positive
 rate and the recall are monotone in t. For the precision, thresholds are tried that accept k pairs,
-where k grows by 5 % at a time from the first k that allows some errors.
+where k grows by 5 % at a time. A single error among the closest pairs would end this sequence. So
+there are two: one from the first k that allows no error, one from the first that allows three (or
+two, or one, where same pairs are few). Each may err with probability δ/2; if all tests of the first
+pass, the second may with δ (the fallback procedure of Wiens).
 
 **The share of same pairs in use** (prevalence q) may differ from that of the labelled pairs, s. The
 odds of a match at t are then those of the labelled pairs times q(1 − s)/((1 − q)s). So a precision
@@ -37,14 +40,14 @@ counts; given their sum, the number of errors would be binomial if both were Poi
 vary less than that, so the bound is on the careful side.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
 
 from .._types import Array
+from ._bounds import effect_of, exact_upper, fewest_pairs, likeness, numbered, odds_scale, shifted
 
 _ENOUGH = 30  # errors that tell how alike the pairs of an entity are
 _STEP = 1.05  # ratio of the numbers of accepted pairs of two thresholds
@@ -123,70 +126,6 @@ class Evidence(NamedTuple):
         return cls(np.asarray(distance, np.float64)[order], same[order], entity[order])
 
 
-def exact_upper(errors: float, total: float, confidence: float) -> float:
-    """Clopper and Pearson's upper bound of a rate; 1 where there is no evidence."""
-    if total <= errors:
-        return 1.0
-    return float(betaincinv(errors + 1.0, total - errors, confidence))
-
-
-def exact_lower(hits: float, total: float, confidence: float) -> float:
-    """Clopper and Pearson's lower bound of a rate."""
-    return 1.0 - exact_upper(total - hits, total, confidence)
-
-
-def numbered(entity: Array) -> Array:
-    """Numbers from 0 of both entities of each pair, and of the two together."""
-    codes = np.unique(entity, return_inverse=True)[1].reshape(-1, 2)
-    low, high = np.sort(codes, axis=1).T
-    both = np.unique(low * (codes.max() + 1) + high, return_inverse=True)[1]
-    return np.column_stack([codes, both])
-
-
-def _sums(values: Array, entity: Array) -> tuple[Array, Array]:
-    """Sums over the pairs of each entity, and of each two entities."""
-    left, right, both = entity.T
-    two = left != right
-    size = int(max(left.max(), right.max())) + 1
-    sums = np.bincount(left, values, size) + np.bincount(right[two], values[two], size)
-    return sums, np.bincount(both[two], values[two], int(both.max()) + 1)
-
-
-def largest_effect(entity: Array) -> float:
-    """D: by how much pairs count too often if those that share an entity are all alike.
-
-    The mean number of pairs, with itself, that share an entity with a pair. ``entity`` is as
-    `numbered` gives it.
-    """
-    if not len(entity):
-        return 1.0
-    degrees, common = _sums(np.ones(len(entity)), entity)
-    return float(degrees @ degrees - common @ common) / len(entity)
-
-
-def likeness(error: Array, entity: Array) -> float:
-    """ρ: how alike the errors of pairs that share an entity are, between 0 and 1."""
-    most = largest_effect(entity)
-    rest = error - error.mean()
-    squares = float(rest @ rest)
-    if most <= 1.0 or squares == 0.0:
-        return 0.0 if most <= 1.0 else 1.0
-    sums, common = _sums(rest, entity)
-    squared = sums * sums
-    # few entities with many errors tell the variance badly: add its own standard error
-    doubt = np.sqrt(2.0 * float(squared @ squared)) / float(squared.sum())
-    effect = (1.0 + doubt) * (float(squared.sum()) - float(common @ common)) / squares
-    return float(np.clip((effect - 1.0) / (most - 1.0), 0.0, 1.0))
-
-
-def rate_interval(hit: Array, entity: Array, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a share, for pairs that may share entities; ``entity`` as `numbered` gives it."""
-    effect = _effect(entity, likeness(hit.astype(np.float64), entity) if hit.any() else 0.0)
-    hits, total = np.count_nonzero(hit) / effect, len(hit) / effect
-    sure = (1.0 + level) / 2.0
-    return exact_lower(hits, total, sure) if hits else 0.0, exact_upper(hits, total, sure)
-
-
 class _Test(NamedTuple):
     """One threshold: how many pairs it accepts, and the evidence about its rate."""
 
@@ -201,31 +140,6 @@ class _Test(NamedTuple):
         return exact_upper(self.errors * scale, self.total * scale, confidence)
 
 
-def fewest_pairs(rate: float, confidence: float, errors: int = 0) -> int:
-    """Independent pairs that show an error rate of at most ``rate`` if so many are errors."""
-    low, high = errors, errors + 1
-    while exact_upper(errors, high, confidence) > rate:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (
-            (middle, high) if exact_upper(errors, middle, confidence) > rate else (low, middle)
-        )
-    return high
-
-
-def odds_scale(prevalence: float | None, share: float) -> float:
-    """Odds of a match in use over those among the labelled pairs."""
-    if prevalence is None:
-        return 1.0
-    return prevalence * (1.0 - share) / ((1.0 - prevalence) * share)
-
-
-def shifted(rate: Any, scale: float) -> Any:
-    """Probability whose odds are ``scale`` times those of ``rate``."""
-    return rate * scale / (1.0 - rate + rate * scale)
-
-
 def find_threshold(
     pairs: Evidence, target: str, value: float, confidence: float, prevalence: float | None = None
 ) -> Threshold:
@@ -238,16 +152,20 @@ def find_threshold(
     scale = odds_scale(prevalence, n_same / n)
     wanted = shifted(value, 1.0 / scale) if target == "precision" else value
     allowed = wanted if target == "fpr" else 1.0 - wanted
-    tests = {"precision": _precision_tests, "recall": _recall_tests, "fpr": _fpr_tests}[target]
-    found, tried = None, []
-    for test in tests(pairs, allowed, confidence):
-        tried.append(test)
-        if test.upper(confidence) > allowed:
-            break
-        found = test
+    chains = _chains(pairs, target, allowed, confidence)
+    found, sure, tried, share = None, confidence, [], 0.0
+    for weight, tests in chains:
+        share += weight
+        for test in tests:
+            tried.append(test)
+            level = 1.0 - share * (1.0 - confidence)
+            if test.upper(level) > allowed:
+                share = 0.0
+                break
+            found, sure = test, level
     if found is None:
         raise _refusal(pairs, target, value, allowed, confidence, tried, scale)
-    bound = found.upper(confidence)
+    bound = found.upper(sure)
     if target != "fpr":
         bound = 1.0 - bound
     measured = rates_at(pairs, found.accepted, scale)
@@ -284,30 +202,53 @@ def _ends(distance: Array, counts: Array) -> Array:
     return np.unique(np.searchsorted(distance, distance[counts - 1], "right"))
 
 
-def _first_count(pairs: Evidence, allowed: float, confidence: float) -> int:
-    """Pairs that the first threshold for a precision accepts, if they are independent."""
-    # a single error must not end the sequence at once, where there are pairs enough
+def _chains(
+    pairs: Evidence, target: str, allowed: float, confidence: float
+) -> list[tuple[float, Iterable[_Test]]]:
+    """Sequences of tests, each with the share of 1 − confidence that it begins with."""
+    if target != "precision":
+        tests = _recall_tests if target == "recall" else _fpr_tests
+        return [(1.0, tests(pairs))]
+    counts = _first_counts(pairs, allowed, confidence)
+    ends = [*counts[1:], len(pairs.same) + 1]
+    return [
+        (1.0 / len(counts), _precision_tests(pairs, first, end))
+        for first, end in zip(counts, ends, strict=True)
+    ]
+
+
+def _first_counts(pairs: Evidence, allowed: float, confidence: float) -> list[int]:
+    """Independent pairs that the first threshold of each sequence for a precision accepts.
+
+    The first sequence begins where no error is allowed. A single error would end it, so a second
+    one begins where some are, if there are pairs enough.
+    """
+    half = (1.0 + confidence) / 2.0
     for errors in range(_MOST_ERRORS, 0, -1):
-        count = fewest_pairs(allowed, confidence, errors)
+        count = fewest_pairs(allowed, half, errors)
         if count <= np.count_nonzero(pairs.same) / 2:
-            return count
-    return fewest_pairs(allowed, confidence)
+            return [fewest_pairs(allowed, half), count]
+    return [fewest_pairs(allowed, confidence)]
 
 
-def _precision_tests(pairs: Evidence, allowed: float, confidence: float) -> Iterator[_Test]:
-    n, first = len(pairs.same), _first_count(pairs, allowed, confidence)
+def _precision_tests(pairs: Evidence, first: int, end: int) -> Iterator[_Test]:
+    """Accept from ``first`` pairs on, if they are independent, to fewer than ``end``."""
+    n = len(pairs.same)
+    if first > n:
+        return
     wrong = np.cumsum(~pairs.same)
-    count = 1 + int(np.log(n / first) / np.log(_STEP)) if first <= n else 0
-    steps = _STEP ** np.arange(count)
+    steps = _STEP ** np.arange(1 + int(np.log(n / first) / np.log(_STEP)))
     alike = _likeness_at(pairs, lambda k: (slice(0, k), ~pairs.same[:k]))
     for k in _ends(pairs.distance, np.minimum(n, np.ceil(first * steps).astype(np.int64))):
         looser = min(n, max(k, int(np.searchsorted(wrong, _ENOUGH)) + 1))
-        effect = _effect(pairs.entity[:k], alike(looser, wrong[looser - 1]))
+        effect = effect_of(pairs.entity[:k], alike(looser, wrong[looser - 1]))
+        if k >= end * effect:
+            return
         if k >= first * effect:  # fewer could not pass, whatever their labels
             yield _Test(int(k), int(wrong[k - 1]), int(k), effect)
 
 
-def _fpr_tests(pairs: Evidence, allowed: float, confidence: float) -> Iterator[_Test]:
+def _fpr_tests(pairs: Evidence) -> Iterator[_Test]:
     """Accept up to, and without, the first, second, … different pair."""
     places = np.flatnonzero(~pairs.same)
     n = len(places)
@@ -320,10 +261,10 @@ def _fpr_tests(pairs: Evidence, allowed: float, confidence: float) -> Iterator[_
             k = int(np.searchsorted(pairs.distance, pairs.distance[k], "left"))
         made = int(np.searchsorted(places, k))
         enough = max(made, min(n, _ENOUGH))
-        yield _Test(int(k), made, n, _effect(entity, alike(enough, enough)))
+        yield _Test(int(k), made, n, effect_of(entity, alike(enough, enough)))
 
 
-def _recall_tests(pairs: Evidence, allowed: float, confidence: float) -> Iterator[_Test]:
+def _recall_tests(pairs: Evidence) -> Iterator[_Test]:
     """Accept all same pairs, then all but the farthest, then all but two, and so on."""
     places = np.flatnonzero(pairs.same)
     n = len(places)
@@ -333,7 +274,7 @@ def _recall_tests(pairs: Evidence, allowed: float, confidence: float) -> Iterato
         k = int(_ends(pairs.distance, places[n - missed - 1 :][:1] + 1)[0])
         made = n - int(np.searchsorted(places, k))
         enough = max(made, min(n, _ENOUGH))
-        yield _Test(k, made, n, _effect(entity, alike(enough, enough)))
+        yield _Test(k, made, n, effect_of(entity, alike(enough, enough)))
 
 
 def _counts(n: int) -> Array:
@@ -359,10 +300,6 @@ def _likeness_at(
     return find
 
 
-def _effect(entity: Array, alike: float) -> float:
-    return 1.0 + alike * (largest_effect(entity) - 1.0)
-
-
 def _refusal(
     pairs: Evidence,
     target: str,
@@ -373,12 +310,12 @@ def _refusal(
     scale: float,
 ) -> NotEnoughPairsError:
     """Say what was measured, and how many more pairs would be needed."""
-    first = 0
+    first, sure = 0, confidence
     if target == "precision":  # the sequence began where some errors were allowed: look closer
-        tried, first = _small_tests(pairs), _first_count(pairs, allowed, confidence)
+        tried, counts = _small_tests(pairs), _first_counts(pairs, allowed, confidence)
+        first, sure = counts[0], 1.0 - (1.0 - confidence) / len(counts)
     factors = [
-        max(_needed_factor(test, allowed, confidence), first * test.effect / test.total)
-        for test in tried
+        max(_needed_factor(test, allowed, sure), first * test.effect / test.total) for test in tried
     ]
     rates = [test.errors / test.total for test in tried]
     best = shifted(1.0 - min(rates), scale) if target == "precision" else 1.0 - min(rates)
@@ -411,7 +348,7 @@ def _small_tests(pairs: Evidence) -> list[_Test]:
     counts = _ends(pairs.distance, counts[counts >= min(_HANDFUL, len(wrong))])
     rho = likeness((~pairs.same).astype(np.float64), pairs.entity)
     return [
-        _Test(int(k), int(wrong[k - 1]), int(k), _effect(pairs.entity[:k], rho)) for k in counts
+        _Test(int(k), int(wrong[k - 1]), int(k), effect_of(pairs.entity[:k], rho)) for k in counts
     ]
 
 

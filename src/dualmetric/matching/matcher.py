@@ -15,10 +15,11 @@ from .._validation import check_whole
 from ..io import metric_file
 from ..metric import Metric
 from . import _calibration
+from ._bounds import odds_scale
 from ._calibration import FORMS, Calibration
 from ._input import check_share, distance_of, distances, labelled_pairs, metric_of
 from ._search import close_pairs
-from ._thresholds import RATES, Evidence, Threshold, find_threshold, odds_scale
+from ._thresholds import RATES, Evidence, Threshold, find_threshold
 from .duplicates import (
     LINKAGES,
     Duplicates,

@@ -13,8 +13,8 @@ from scipy.special import expit
 from .._types import Array
 from .._version import __version__
 from ..matching import _calibration
+from ..matching._bounds import numbered, rate_interval
 from ..matching._input import labelled_pairs
-from ..matching._thresholds import numbered, rate_interval
 from . import _match_charts as charts
 from ._material import clean
 from ._sections import _pairs
