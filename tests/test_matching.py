@@ -327,17 +327,50 @@ def test_calibration_error_by_hand():
 # input
 
 
-@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "list"])
-def test_rows_of_every_kind_give_the_same(kind, fitted):
+def as_torch(X, _):
+    return pytest.importorskip("torch").from_numpy(X)
+
+
+def as_frame(X, _):
+    return pytest.importorskip("pandas").DataFrame(X, columns=list("abcd"))
+
+
+def as_dask(X, _):
+    return pytest.importorskip("dask.array").from_array(X, chunks=(170, 4))
+
+
+def as_map(X, folder):
+    np.save(folder / "x.npy", X)
+    return np.load(folder / "x.npy", mmap_mode="r")
+
+
+KINDS = {
+    "float32": lambda X, _: X.astype(np.float32),
+    "sparse": lambda X, _: sp.csr_matrix(X),
+    "list": lambda X, _: X.tolist(),
+    "torch": as_torch,
+    "frame": as_frame,
+    "dask": as_dask,
+    "memory map": as_map,
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_rows_of_every_kind_give_the_same(kind, fitted, tmp_path):
     X, pairs, matcher = fitted
-    given = {
-        "dense": X,
-        "float32": X.astype(np.float32),
-        "sparse": sp.csr_matrix(X),
-        "list": X.tolist(),
-    }[kind]
-    other = Matcher(Metric(None, 4)).fit(given, pairs)
+    rows = KINDS[kind](X, tmp_path)
+    other = Matcher(Metric(None, 4)).fit(rows, pairs)
     np.testing.assert_allclose(other.pairs_.distance, matcher.pairs_.distance, rtol=1e-5)
+    found = other.duplicates(rows, 0.5)
+    np.testing.assert_array_equal(found.pairs, matcher.duplicates(X, 0.5).pairs)
+
+
+def test_one_pair_of_each_kind_is_enough_to_fit():
+    X = np.arange(6.0).reshape(3, 2)
+    matcher = Matcher(Metric(None, 2)).fit(X, Pairs([[0, 1], [0, 2]], [True, False]))
+    assert 0 < matcher.predict_proba(X[:1], X[1:2])[0, 1] < 1
+    with pytest.raises(NotEnoughPairsError):
+        matcher.threshold()
 
 
 def test_bad_input():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import ops
 from .._arrays.namespace import to_numpy
 from .._rows import Rows
 from .._types import Array
@@ -58,8 +59,6 @@ def labelled_pairs(metric: Metric, X: Any, y: Any, groups: Any) -> Labelled:
     given = y.groups if groups is None else groups
     named = copy(y)
     named.groups = given
-    if y.same is not None and not np.any(np.asarray(y.same, dtype=np.float64) > 0):
-        raise ValueError("no pair is the same: give labelled pairs of both kinds")
     pairs = named.check(n)
     if pairs.same.all():
         raise ValueError("no pair is different: give labelled pairs of both kinds")
@@ -89,7 +88,7 @@ def distances(metric: Metric, rows: Rows, index: Array) -> Array:
         block = index[start : start + _PAIRS_AT_ONCE]
         named, places = np.unique(block, return_inverse=True)
         taken = rows.take(named)
-        left, right = (taken[column] for column in places.reshape(-1, 2).T)
+        left, right = (ops.take_rows(taken, column) for column in places.reshape(-1, 2).T)
         apart = to_numpy(metric.distance(left, right))
         found[start : start + len(block)] = apart
     return found

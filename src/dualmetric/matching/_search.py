@@ -63,10 +63,10 @@ def _rows_of(mapped: Any) -> int:
 def _origins(mapped: Any) -> Array:
     """For each row, the number of the first row that is equal to it."""
     if isinstance(mapped, np.ndarray):
-        return first_equal(row.tobytes() for row in mapped + 0.0)  # −0 becomes 0
+        return first_equal((row + 0.0).tobytes() for row in mapped)  # −0 becomes 0
     rows = ops.canonical(mapped.positive)
     if isinstance(rows, np.ndarray):
-        return first_equal(row.tobytes() for row in rows + 0.0)
+        return first_equal((row + 0.0).tobytes() for row in rows)
     ends = rows.indptr
     return first_equal(
         rows.indices[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(ends)
@@ -86,12 +86,11 @@ def _exact(mapped: Any, index: Array) -> Array:
 def _dense(rows: Array, limit: float, k: int) -> tuple[Array, Array]:
     """Tiles of the upper triangle of all distances, each by one matrix product."""
     n, d = rows.shape
-    centred = rows - rows.mean(axis=0)
-    squares = np.einsum("ij,ij->i", centred, centred)
     # [−2a, ‖a‖², 1]·[b, 1, ‖b‖²] is a squared distance
-    ones = np.ones_like(squares)[:, None]
-    left = np.hstack([-2.0 * centred, squares[:, None], ones]).astype(rows.dtype, copy=False)
-    right = np.hstack([centred, ones, squares[:, None]]).astype(rows.dtype, copy=False)
+    right = np.empty((n, d + 2), dtype=rows.dtype)
+    np.subtract(rows, rows.mean(axis=0), out=right[:, :d])
+    squares = np.einsum("ij,ij->i", right[:, :d], right[:, :d])
+    right[:, d], right[:, d + 1] = 1.0, squares
     # rounding must not lose a pair; those beyond the limit are dropped by their exact distance
     slack = 8.0 * np.finfo(rows.dtype).eps * float(squares.max(initial=0.0)) * np.sqrt(d + 2.0)
     reach = rows.dtype.type(limit**2 + slack)
@@ -103,7 +102,9 @@ def _dense(rows: Array, limit: float, k: int) -> tuple[Array, Array]:
         results.append(kept)
         memory = np.empty(_HEIGHT * _WIDTH, dtype=rows.dtype)
         for i, j in tiles[start:stop]:
-            a, b = left[i : i + _HEIGHT], right[j : j + _WIDTH]
+            a, b = right[i : i + _HEIGHT].copy(), right[j : j + _WIDTH]
+            a[:, :d] *= -2.0
+            a[:, [d, d + 1]] = a[:, [d + 1, d]]
             tile = memory[: len(a) * len(b)].reshape(len(a), len(b))
             np.matmul(a, b.T, out=tile)
             kept.add(tile, reach, i, j)

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from .._arrays.embedded import Embedded
+from .._arrays import embedded, ops
+from .._arrays.namespace import to_numpy
 from .._types import Array
 from .._validation import warn
 from ._thresholds import Threshold
@@ -139,15 +140,16 @@ def pairs_within(cluster: Array, seed: int = 0) -> tuple[Array, Array, Array]:
 
 def vectors_of(metric: Any, X: Any) -> Any:
     """Rows between which the Euclidean distance is the metric: dense, or in sparse parts."""
-    from .._arrays.namespace import to_numpy
-
     rows = metric.open_rows(X)
-    if rows.in_memory and not hasattr(rows.take(np.arange(0)), "indptr"):
-        return np.ascontiguousarray(to_numpy(metric.transform(rows)))
-    found = metric.embedding(rows)
-    if isinstance(found.positive, np.ndarray) and found.negative is None:
-        return np.ascontiguousarray(found.positive)
-    return Embedded(found.positive, found.negative)
+    if rows.in_memory:
+        if ops.is_dense(rows.take(np.arange(0))):
+            return np.ascontiguousarray(to_numpy(metric.transform(rows)))
+        found = metric.embedding(rows)
+    else:
+        found = embedded.stacked([metric.embedding(block) for _, block in rows.blocks()])
+    if ops.is_dense(found.positive) and found.negative is None:
+        return np.ascontiguousarray(to_numpy(found.positive))
+    return found
 
 
 def warn_of_other_pairs(threshold: Threshold | float, probability: Array) -> None:
