@@ -71,7 +71,7 @@ def test_covariance_of_pairs_that_share_an_entity_is_that_of_the_double_sum():
     with_entity = (entity[:, :, None] == np.arange(12)).any(axis=1)
     sums = rest @ with_entity
     doubt = np.sqrt(2 * (sums**4).sum()) / (sums**2).sum()
-    expected = ((1 + doubt) * effect - 1) / (alike.sum() / 60 - 1)
+    expected = ((1 + doubt) * effect * 12 / 11 - 1) / (alike.sum() / 60 - 1)
     assert 0 < expected < 1
     assert bounds.likeness(error, numbers) == pytest.approx(expected)
 
@@ -80,6 +80,13 @@ def test_pairs_that_share_nothing_count_in_full():
     entity = bounds.numbered(np.arange(20).reshape(-1, 2))
     assert bounds.largest_effect(entity) == 1.0
     assert bounds.likeness(np.arange(10) < 3.0, entity) == 0.0
+
+
+def test_pairs_of_a_single_entity_count_as_one():
+    entity = bounds.numbered(np.zeros((10, 2), dtype=int))
+    error = np.arange(10) < 3.0
+    assert bounds.likeness(error, entity) == 1.0
+    assert bounds.effect_of(entity, 1.0) == 10.0
 
 
 def test_copies_of_the_same_evidence_count_once():
@@ -478,3 +485,28 @@ def test_no_warnings_in_ordinary_use(fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Matcher(Metric(None, 4)).fit(X, pairs).threshold(recall=0.9)
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(2, 80),
+    st.integers(1, 30),
+    st.sampled_from(["precision", "recall", "fpr"]),
+    st.sampled_from([0.05, 0.5, 0.9]),
+    st.sampled_from([None, 0.01, 0.9]),
+)
+@settings(deadline=None, max_examples=100)
+def test_any_pairs_have_a_threshold_that_is_supported_or_are_refused(
+    seed, n, values, target, value, prevalence
+):
+    rng = np.random.default_rng(seed)
+    same = np.arange(n) < rng.integers(1, n)
+    distance = rng.integers(values, size=n) + np.where(same, 0.0, 2.0)  # with ties
+    pairs = Evidence.of(distance, same, rng.integers(1 + n // 2, size=(n, 2)))
+    try:
+        found = find_threshold(pairs, target, value, 0.8, prevalence)
+    except NotEnoughPairsError:
+        return
+    assert found.bound <= value if target == "fpr" else found.bound >= value - 1e-12
+    assert found.accepted == np.count_nonzero(distance <= found.distance)
+    assert 0 < found.evidence <= n

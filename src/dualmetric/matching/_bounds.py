@@ -57,10 +57,13 @@ def likeness(error: Array, entity: Array) -> float:
     if most <= 1.0 or squares == 0.0:
         return 0.0 if most <= 1.0 else 1.0
     sums, common = _sums(rest, entity)
-    squared = sums * sums
+    squared, n_entities = sums * sums, np.count_nonzero(np.bincount(entity[:, :2].ravel()))
+    if squared.sum() <= 1e-12 * squares:  # of a single entity, the sum is zero by definition
+        return 1.0
     # few entities with many errors tell the variance badly: add its own standard error
     doubt = np.sqrt(2.0 * float(squared @ squared)) / float(squared.sum())
     effect = (1.0 + doubt) * (float(squared.sum()) - float(common @ common)) / squares
+    effect *= n_entities / (n_entities - 1.0)  # the mean was found from the same entities
     return float(np.clip((effect - 1.0) / (most - 1.0), 0.0, 1.0))
 
 
