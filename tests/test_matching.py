@@ -280,20 +280,22 @@ def test_probability_is_calibrated_and_falls_with_the_distance(fitted):
     np.testing.assert_array_equal(matcher.predict(X[:4], X[300:304]), proba[:, 1] >= 0.5)
 
 
-@pytest.mark.parametrize("form", ["logistic", "isotonic"])
+@pytest.mark.parametrize("form", ["logistic", "squared", "isotonic"])
 def test_each_form_matches_scikit_learn(form):
     from sklearn.isotonic import IsotonicRegression
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(0)
     same = rng.random(500) < 0.5
-    distance = rng.normal(size=500) + 4 - 2 * same
+    distance = np.abs(rng.normal(size=500) + 4 - 2 * same)
     fitted = _calibration.fit_calibration(form, distance, same)
-    at = np.linspace(-1, 8, 50)
+    at = np.linspace(0, 8, 50)
     found = _calibration.probability_of(fitted.log_odds(at), 1.0)
-    if form == "logistic":
-        expected = LogisticRegression(C=1e4).fit(distance[:, None], same)
-        np.testing.assert_allclose(found, expected.predict_proba(at[:, None])[:, 1], atol=5e-3)
+    if form != "isotonic":
+        power = 2 if form == "squared" else 1
+        model = LogisticRegression(C=1e4, max_iter=500).fit(distance[:, None] ** power, same)
+        expected = model.predict_proba(at[:, None] ** power)[:, 1]
+        np.testing.assert_allclose(found, expected, atol=5e-3)
     else:
         model = IsotonicRegression(increasing=False, out_of_bounds="clip").fit(distance, same)
         np.testing.assert_allclose(found, model.predict(at), atol=5e-3)
@@ -307,6 +309,8 @@ def test_form_with_the_smaller_held_out_loss_is_taken():
     entity = np.arange(2 * n).reshape(n, 2)
     line = rng.random(n) < 1 / (1 + np.exp(-(3 - 8 * distance)))
     assert _calibration.choose_calibration(distance, line, entity)[0].form == "logistic"
+    square = rng.random(n) < 1 / (1 + np.exp(-(3 - 12 * distance**2)))
+    assert _calibration.choose_calibration(distance, square, entity)[0].form == "squared"
     steps = rng.random(n) < np.where(distance < 0.3, 0.98, np.where(distance < 0.6, 0.5, 0.45))
     chosen, losses = _calibration.choose_calibration(distance, steps, entity)
     assert chosen.form == "isotonic"

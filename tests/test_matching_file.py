@@ -54,7 +54,7 @@ def test_a_file_without_a_matcher_is_named(tmp_path):
         Matcher.load(tmp_path / "plain")
 
 
-@pytest.mark.parametrize("form", ["logistic", "isotonic"])
+@pytest.mark.parametrize("form", ["logistic", "squared", "isotonic"])
 @pytest.mark.parametrize("prevalence", [None, 0.02])
 def test_the_documented_reader_gives_the_probability(form, prevalence, tmp_path):
     if not FORMAT.exists():

@@ -265,7 +265,9 @@ class _Graph:
         """The probability of a match, as the output of that name."""
         form, table = matcher.calibration_
         scale = float(matcher.odds_scale_)
-        if form == "logistic":
+        if form != "isotonic":
+            if form == "squared":
+                distances = self.add("Mul", distances, distances)
             slopes = self.add("Mul", distances, self.constant(table[0, 1], "slope"))
             odds = self.add("Add", slopes, self.constant(table[0, 0] + np.log(scale), "intercept"))
             self.add("Sigmoid", odds, output="probability")

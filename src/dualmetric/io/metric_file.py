@@ -216,7 +216,7 @@ def check_matching(described: Any, arrays: dict[str, Array]) -> None:
     table, distance, same = arrays["table"], arrays["distances"], arrays["same"]
     entities, n = arrays["entities"], len(arrays["distances"])
     form = described.get("form") if isinstance(described, dict) else None
-    if form not in ("logistic", "isotonic"):
+    if form not in ("logistic", "squared", "isotonic"):
         raise ValueError("its matcher has no form that is known")
     prevalence, groups = described.get("prevalence"), described.get("groups")
     is_share = isinstance(prevalence, float) and 0.0 < prevalence < 1.0
@@ -233,7 +233,7 @@ def check_matching(described: Any, arrays: dict[str, Array]) -> None:
         raise ValueError("the labels of its matcher are not 0 and 1, of both kinds")
     if (entities != np.trunc(entities)).any() or np.abs(entities).max() >= 2.0**53:
         raise ValueError("the entities of its matcher are not whole numbers")
-    if form == "logistic":
+    if form != "isotonic":
         fits = len(table) == 1 and table[0, 1] <= 0
     else:
         distances, shares = table.T

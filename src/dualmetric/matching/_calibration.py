@@ -9,15 +9,16 @@ from scipy.special import expit, logit
 from .._types import Array
 from ..supervision._base import folds_of
 
-FORMS = ("logistic", "isotonic")
+FORMS = ("logistic", "squared", "isotonic")
 _FOLDS = 5
 
 
 class Calibration(NamedTuple):
     """A probability that never rises with the distance.
 
-    ``form`` is "logistic", with the intercept and the slope of the log-odds in the only row of
-    ``table``; or "isotonic", with distances and probabilities between which it is linear.
+    ``form`` is "logistic" or "squared", with the intercept of the log-odds and their slope over the
+    distance or its square in the only row of ``table``; or "isotonic", with distances and
+    probabilities between which it is linear.
     """
 
     form: str
@@ -25,19 +26,26 @@ class Calibration(NamedTuple):
 
     def log_odds(self, distance: Array) -> Array:
         """Log-odds of being the same, among pairs like the labelled ones."""
-        if self.form == "logistic":
-            return self.table[0, 0] + self.table[0, 1] * np.asarray(distance, np.float64)
+        if self.form != "isotonic":
+            intercept, slope = self.table[0]
+            return intercept + slope * np.asarray(distance, np.float64) ** power_of(self.form)
         return logit(np.interp(distance, self.table[:, 0], self.table[:, 1]))
+
+
+def power_of(form: str) -> int:
+    """Power of the distance that the log-odds are linear in."""
+    return 2 if form == "squared" else 1
 
 
 def fit_calibration(form: str, distance: Array, same: Array) -> Calibration:
     """Fit one form to labelled pairs of both kinds."""
     if form == "isotonic":
         return _isotonic(distance, same)
-    return _logistic(distance, same)
+    return Calibration(form, _logistic(distance ** power_of(form), same))
 
 
-def _logistic(distance: Array, same: Array) -> Calibration:
+def _logistic(distance: Array, same: Array) -> Array:
+    """Intercept and slope, which is at most 0."""
     from sklearn.linear_model import LogisticRegression
 
     mean, spread = distance.mean(), distance.std() or 1.0
@@ -45,8 +53,8 @@ def _logistic(distance: Array, same: Array) -> Calibration:
     model = LogisticRegression(C=100.0).fit(((distance - mean) / spread)[:, None], same)
     slope = min(0.0, float(model.coef_[0, 0]) / spread)
     if slope == 0.0:  # the distance says nothing: the share of same pairs is the best guess
-        return Calibration("logistic", np.array([[logit(same.mean()), 0.0]]))
-    return Calibration("logistic", np.array([[float(model.intercept_[0]) - slope * mean, slope]]))
+        return np.array([[logit(same.mean()), 0.0]])
+    return np.array([[float(model.intercept_[0]) - slope * mean, slope]])
 
 
 def _isotonic(distance: Array, same: Array) -> Calibration:

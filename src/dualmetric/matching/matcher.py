@@ -82,9 +82,10 @@ class Matcher(BaseEstimator):
     ----------
     metric : Metric or fitted estimator
         The distance. It is used as it is, and not learned again.
-    calibration : {"auto", "logistic", "isotonic"}, default="auto"
-        How the distance becomes a probability. "auto" takes the one with the smaller log loss on
-        pairs of held-out entities.
+    calibration : {"auto", "logistic", "squared", "isotonic"}, default="auto"
+        How the distance becomes a probability: by logistic regression of the distance or of its
+        square, or by isotonic regression. "auto" takes the one with the smallest log loss on pairs
+        of held-out entities.
 
     Attributes
     ----------
@@ -146,7 +147,8 @@ class Matcher(BaseEstimator):
         metric = metric_of(self.metric)
         if self.calibration not in ("auto", *FORMS):
             raise ValueError(
-                f"calibration must be 'auto', 'logistic' or 'isotonic'; got {self.calibration!r}"
+                "calibration must be 'auto', 'logistic', 'squared' or 'isotonic'; got "
+                f"{self.calibration!r}"
             )
         if prevalence is not None:
             check_share(prevalence, "prevalence")
