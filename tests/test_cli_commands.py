@@ -46,7 +46,10 @@ DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
 NAMES = ("green", "blue", "noise a", "noise b", "noise c", "[bold]odd")
 CLASSES = ("red", "green", "blue")
 METRICS = ("map", "knn", "hit_rate")
-COMMANDS = ["fit", "evaluate", "neighbors", "explain", "transform", "export", "info", "doctor"]
+COMMANDS = [
+    *("fit", "evaluate", "neighbors", "explain", "transform", "match", "duplicates", "export"),
+    *("info", "doctor"),
+]
 
 
 def make_rows(n=300, seed=0):
@@ -1367,6 +1370,14 @@ class TestJson:
             ],
             "neighbors": [as_json("neighbors", learned, data, *queries)],
             "explain": [as_json("explain", learned, data, 1, 2)],
+            "match": [
+                as_json("match", learned, *pairs, "--precision", 0.6, "--test-pairs", "p.npy"),
+                as_json("match", learned, *pairs, "--precision", 0.99999),
+            ],
+            "duplicates": [
+                as_json("duplicates", "matcher.safetensors", "x.npy", "--recall", 0.5),
+                as_json("duplicates", "matcher.safetensors", "x.npy", "--threshold", 1e-9),
+            ],
             "info": [as_json("info", learned), as_json("info", "plain")],
             "doctor": [as_json("doctor")],
         }

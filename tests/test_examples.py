@@ -18,6 +18,7 @@ NAMES = [
     "few_labels",
     "genes",
     "images",
+    "matching",
     "new_classes",
     "text",
 ]
@@ -117,6 +118,20 @@ def test_duplicates(run):
     for pattern in (r"(\d\.\d+) average", r"(\d\.\d+) found"):
         found = scores(output, pattern)
         assert found["learned"] > found["plain"] + 0.02
+
+
+def test_matching(run):
+    output = run("matching")
+    assert output.startswith("made records")
+    precision = scores(output, r"(\d\.\d+) average")
+    assert precision["learned"] > precision["plain cosine"] + 0.4
+    assert max(scores(output, r"calibration error (\d\.\d+)").values()) < 0.02
+    # the learned metric supports what the plain cosine does not
+    plain, _, learned = output.partition("\nlearned")
+    assert plain.count("cannot support") == 2
+    kept = re.findall(r"precision (0\.9+): up to .* precision (\d\.\d+) and recall", learned)
+    assert [asked for asked, _ in kept] == ["0.99", "0.9"]
+    assert all(float(found) >= float(asked) for asked, found in kept)
 
 
 def test_few_labels(run):

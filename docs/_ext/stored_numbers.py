@@ -47,11 +47,35 @@ def collect(root: Path) -> dict[str, str]:
     click = _benchmark(root, "teaching", "browser")["milliseconds"]["click"]
     numbers |= {f"teach_{name}_ms": f"{speed[name][0]:.0f}" for name in ("pass", "metric", "rank")}
     numbers |= {"teach_click_ms": f"{click[0]:.0f}", "teach_click_p95_ms": f"{click[1]:.0f}"}
+    numbers |= _matching(root)
     stored = Store(root / "results", {"trials": 5}).results("fit")
     for method in ("Euclid", "DuOri", "DuRP", "LMNN", "OASIS"):
         for score in ("map", "knn"):
             found = over_trials(stored, "usps", method, score)
             numbers[f"usps_{method.lower()}_{score}"] = _percent(100 * found.mean)
+    return numbers
+
+
+def _matching(root: Path) -> dict[str, str]:
+    """Numbers of the page about matching."""
+    broken = {
+        name: 100 * max(found["broken"] for found in each.values())
+        for name, each in _benchmark(root, "matching", "guarantee").items()
+    }
+    numbers = {"match_broken_hubs": _percent(broken.pop("1 % generic records, each in 10 pairs"))}
+    numbers["match_broken_most"] = _percent(max(broken.values()))
+    numbers["match_ratio"] = f"{_benchmark(root, 'matching', 'duplicates')['cpu_ratio']:.2f}"
+    for name, found in _benchmark(root, "matching", "records").items():
+        logistic = found["both"]["logistic regression of the cosine"]
+        numbers[f"match_{name}_logistic_loss"] = f"{logistic['log_loss']:.3f}"
+        for method in ("cosine", "learned"):
+            scores = found["both"][method]
+            prefix = f"match_{name}_{method}"
+            numbers[f"{prefix}_ap"] = f"{scores['average_precision']:.3f}"
+            numbers[f"{prefix}_loss"] = f"{scores['log_loss']:.3f}"
+            numbers[f"{prefix}_error"] = f"{scores['calibration_error']:.3f}"
+            at = scores["at"]["0.8"]
+            numbers[f"{prefix}_at_80"] = _percent(100 * at["recall"]) if at["supported"] else "–"
     return numbers
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         verification,
     )
     from .io import open_parquet
+    from .matching import Matcher
     from .metric import Metric
     from .supervision import Comparisons, Labels, Pairs, Positives, Relevance, Triplets
 
@@ -45,6 +46,7 @@ _MODULES = {
     "evaluation": "hit_rate knn_accuracy map_at_r mean_average_precision ndcg "
     "pair_average_precision precision_at_k query_scores recall_at_k reciprocal_rank verification",
     "io": "open_parquet",
+    "matching": "Matcher",
     "metric": "Metric",
     "supervision": "Comparisons Labels Pairs Positives Relevance Triplets",
 }
@@ -59,6 +61,7 @@ __all__ = [
     "DuRP",
     "Euclidean",
     "Labels",
+    "Matcher",
     "Metric",
     "MetricCV",
     "Pairs",

@@ -12,11 +12,13 @@ from ._methods import with_estimator_options
 from ._output import note, printable
 from .demo import demo
 from .doctor import doctor
+from .duplicates import duplicates
 from .evaluate import evaluate
 from .explain import explain
 from .export import export
 from .fit import fit
 from .info import info
+from .match import match
 from .neighbors import neighbors
 from .reproduce import reproduce
 from .teach import teach
@@ -116,6 +118,8 @@ for _command in (
     neighbors,
     explain,
     transform,
+    match,
+    duplicates,
     export,
     teach,
     info,

@@ -9,7 +9,7 @@ import numpy as np
 from .._arrays import ops
 from .._rows import Rows, open_rows
 from .._types import Array
-from ..io import rowfiles
+from ..io import metric_file, rowfiles
 from ..io.rowfiles import RowFile
 from ..metric import Metric
 
@@ -21,6 +21,13 @@ def load_metric(path: Path) -> Metric:
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: make it with dualmetric fit")
     return Metric.load(path)
+
+
+def load_matcher(path: Path) -> Any:
+    """Read the matcher of a metric file; None where it holds a metric alone."""
+    from ..matching import Matcher
+
+    return Matcher.load(path) if metric_file.has_matching(path) else None
 
 
 def read_data(

@@ -12,11 +12,14 @@ _OUT = "Where to write: .npy (the matrix), .onnx, .faiss or .pt (torch)."
 
 
 def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> None:
-    """Write a metric for other programs: NumPy, ONNX, FAISS or torch; the suffix decides."""
+    """Write a metric for other programs: NumPy, ONNX, FAISS or torch; the suffix decides.
+
+    If the file also holds a matcher, ONNX has the probability of a match as a second output.
+    """
     from .._arrays.system import format_bytes
     from ..io import export as exports
     from ..io.atomic import write_atomically
-    from ._data import load_metric
+    from ._data import load_matcher, load_metric
     from ._output import check_output, make_console, writing
 
     if out.suffix not in SUFFIXES:
@@ -27,7 +30,7 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
         if out.suffix == ".npy":
             exports.to_npy(learned, out)
         elif out.suffix == ".onnx":
-            exports.to_onnx(learned, out)
+            exports.to_onnx(load_matcher(metric) or learned, out)
         elif out.suffix == ".faiss":
             index = exports.to_faiss(learned)
             write_atomically(out, import_module("faiss").serialize_index(index).tobytes())

@@ -2,6 +2,7 @@
 
 from ..labelled import average_precisions, knn_accuracy, mean_average_precision
 from .pairs import Curve, Verification, pair_average_precision, pair_interval, verification
+from .protocol import Protocol, verification_by_entity
 from .search import (
     hit_rate,
     map_at_r,
@@ -14,6 +15,7 @@ from .search import (
 
 __all__ = [
     "Curve",
+    "Protocol",
     "Verification",
     "average_precisions",
     "hit_rate",
@@ -28,4 +30,5 @@ __all__ = [
     "recall_at_k",
     "reciprocal_rank",
     "verification",
+    "verification_by_entity",
 ]

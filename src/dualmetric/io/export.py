@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from .._arrays.system import require_memory
 from .._types import Array
@@ -133,21 +134,26 @@ def to_torch(metric: Metric) -> Any:
     return layers[0] if len(layers) == 1 else torch.nn.Sequential(*layers)
 
 
-def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
+def to_onnx(metric: Any, path: str | os.PathLike[str]) -> None:
     """Write the metric, with all its steps, as an ONNX model, and check it in onnxruntime.
 
     Its input ``rows`` is float32 of shape (n, n_features), its output ``vectors`` float32 of shape
     (n, rank). Where `Metric` refuses negative counts, the model takes them for zero.
 
+    The model of a `Matcher` has a second input ``others``, as many rows, and a second output
+    ``probability`` of shape (n, 1): that each row and the same row of the others are the same.
+
     Parameters
     ----------
-    metric : Metric
-        Any metric whose numbers take less than 2 GB in float32.
+    metric : Metric or Matcher
+        Any metric whose numbers take less than 2 GB in float32, or a fitted matcher for one.
     path : str or path
         File to write, in one step; only if the model gives the same vectors as the metric.
     """
     onnx = import_extra("onnx", "onnx")
     onnxruntime = import_extra("onnxruntime", "onnx")
+    matcher = None if isinstance(metric, Metric) else metric
+    metric = metric if matcher is None else matcher.metric_
     landmarks = None if metric.first.lift is None else metric.first.lift.landmarks
     arrays = [metric.first.idf, landmarks]
     steps = _steps(metric)
@@ -158,18 +164,27 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
             f"an ONNX file holds less than 2 GB, and this metric takes {size / 1e9:.1f} GB in "
             "float32: reduce it first, with metric.truncate(rank)"
         )
-    model = _onnx_model(metric, steps, onnx)
+    model = _onnx_model(metric, steps, onnx, matcher)
     onnx.checker.check_model(model)
     content = model.SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     rows = _trial_rows(metric)
-    found, expected = session.run(None, {"rows": rows})[0], metric.transform(rows.astype(float))
+    given = {"rows": rows} if matcher is None else {"rows": rows, "others": rows[::-1]}
+    found, *more = session.run(None, given)
+    expected = metric.transform(rows.astype(float))
     # a lift in float32 may lose digits, in ONNX as in NumPy
     lost = np.abs(metric.transform(rows) - expected).max()
     atol = 1e-4 * np.abs(expected).max() + 10 * lost
-    if not np.allclose(found, expected, rtol=1e-4, atol=atol):
+    is_right = np.allclose(found, expected, rtol=1e-4, atol=atol)
+    if matcher is not None:
+        apart = matcher.distance(*(part.astype(float) for part in (rows, rows[::-1])))
+        reach = 1e-4 * apart + 2.0 * np.sqrt(expected.shape[1]) * atol
+        # the probability never rises with the distance, which is rounded
+        low, high = (expit(matcher.log_odds(apart + sign * reach)) for sign in (1.0, -1.0))
+        is_right &= bool(((low - 1e-4 <= more[0].ravel()) & (more[0].ravel() <= high + 1e-4)).all())
+    if not is_right:
         raise RuntimeError(
             "onnxruntime does not give the same vectors as this metric, so nothing was written: "
             "please report this, with the output of dualmetric doctor"
@@ -177,10 +192,11 @@ def to_onnx(metric: Metric, path: str | os.PathLike[str]) -> None:
     write_atomically(path, content)
 
 
-def _onnx_model(metric: Metric, steps: list[Metric], onnx: Any) -> Any:
+def _onnx_model(metric: Metric, steps: list[Metric], onnx: Any, matcher: Any = None) -> Any:
     """Build the graph: (tf-idf, unit length) → (blocks) → (lift) → L → (centre, unit length)."""
     graph = _Graph(onnx)
-    rows = "rows"
+    # of a matcher, all rows go through the same steps, one below the other
+    rows = "rows" if matcher is None else graph.add("Concat", "rows", "others", axis=0)
     first = metric.first
     if first.idf is not None:
         held = graph.add("Greater", rows, graph.constant(0.0))
@@ -200,14 +216,23 @@ def _onnx_model(metric: Metric, steps: list[Metric], onnx: Any) -> Any:
             rows = graph.add("Sub", rows, graph.constant(step.centre, f"{prefix}centre"))
         if step.kind == "cosine":
             rows = graph.unit_length(rows)
-    graph.add("Identity", rows, output="vectors")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info("rows", kind, ["n", metric.n_features])]
+    outputs = [helper.make_tensor_value_info("vectors", kind, ["n", metric.rank])]
+    if matcher is None:
+        graph.add("Identity", rows, output="vectors")
+    else:
+        inputs.append(helper.make_tensor_value_info("others", kind, ["n", metric.n_features]))
+        outputs.append(helper.make_tensor_value_info("probability", kind, ["n", 1]))
+        graph.nodes.append(helper.make_node("Split", [rows], ["vectors", "other_vectors"], axis=0))
+        apart = graph.add("Sub", "vectors", "other_vectors")
+        graph.probability(graph.add("ReduceL2", apart, axes=[1], keepdims=1), matcher)
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
             "dualmetric",
-            [helper.make_tensor_value_info("rows", kind, ["n", metric.n_features])],
-            [helper.make_tensor_value_info("vectors", kind, ["n", metric.rank])],
+            inputs,
+            outputs,
             graph.constants,
         ),
         producer_name="dualmetric",
@@ -235,6 +260,29 @@ class _Graph:
         array = _float32(np.asarray(value), name)
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
+
+    def probability(self, distances: str, matcher: Any) -> None:
+        """The probability of a match, as the output of that name."""
+        form, table = matcher.calibration_
+        scale = float(matcher.odds_scale_)
+        if form != "isotonic":
+            if form == "squared":
+                distances = self.add("Mul", distances, distances)
+            slopes = self.add("Mul", distances, self.constant(table[0, 1], "slope"))
+            odds = self.add("Add", slopes, self.constant(table[0, 0] + np.log(scale), "intercept"))
+            self.add("Sigmoid", odds, output="probability")
+            return
+        # linear between the distances of the table: each part adds its share of a step down
+        widths, steps = np.diff(table, axis=0).T if len(table) > 1 else np.array([[1.0], [0.0]])
+        starts = self.constant(table[: len(widths), 0], "starts")
+        parts = self.add("Relu", self.add("Sub", distances, starts))
+        parts = self.add("Div", parts, self.constant(widths, "widths"))
+        parts = self.add("Min", parts, self.constant(1.0))
+        total = self.add("MatMul", parts, self.constant(steps[:, None], "steps"))
+        share = self.add("Add", total, self.constant(table[0, 1], "first"))
+        one, scaled = self.constant(1.0), self.add("Mul", share, self.constant(scale, "scale"))
+        rest = self.add("Add", self.add("Sub", one, share), scaled)
+        self.add("Div", scaled, rest, output="probability")
 
     def kernel_values(self, rows: str, lift: Lift) -> str:
         """Kernel values with landmarks: exp(−‖x − z‖²), where √γ is the unit of length."""

@@ -25,7 +25,7 @@ from .atomic import write_atomically
 
 _T = TypeVar("_T")
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MOST_FEATURES = 2**31 - 1
 _KEY = "dualmetric"
 _TENSORS = {  # by version; none is required
@@ -36,6 +36,9 @@ _TENSORS = {  # by version; none is required
 _TENSORS[4] = _TENSORS[3] | {f"before.{name}" for name in _TENSORS[3]}
 _STEP = _TENSORS[3] | {"blocks", "block_weights"}  # tensors of one step
 _TENSORS[5] = _STEP | {f"before.{name}" for name in _STEP}
+_MATCH = {"table", "distances", "same", "entities"}  # tensors of a matcher, if there is one
+_TENSORS[6] = _TENSORS[5] | {f"match.{name}" for name in _MATCH}
+Matching = tuple[dict[str, Any], dict[str, Array]]  # description and arrays of a matcher
 _LONGEST_HEADER = 100_000_000  # bytes: the limit of safetensors itself
 _FREE_HEADER = 32_000_000  # bytes; a longer one may be this much longer than the numbers
 _HEADER_TOKENS = 1_000
@@ -43,8 +46,11 @@ _FREE_TOKENS = 2_000_000  # of a description, and two, a name and a comma, for e
 _TOKEN = re.compile(r'[,\[{]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # never looks back
 
 
-def save(path: str | os.PathLike[str], metric: Any) -> None:
-    """Write a metric, its ``info`` and, where that does not name one, the version of dualmetric."""
+def save(path: str | os.PathLike[str], metric: Any, matching: Matching | None = None) -> None:
+    """Write a metric, its ``info`` and, where that does not name one, the version of dualmetric.
+
+    ``matching`` is what `dualmetric.matching.Matcher` keeps beside its metric.
+    """
     from safetensors.numpy import save as as_bytes
 
     described, tensors = parts(metric)
@@ -61,6 +67,12 @@ def save(path: str | os.PathLike[str], metric: Any) -> None:
     version = 3 if "landmarks" in tensors else 2 if "idf" in tensors else 1
     version = 4 if "before" in header or "outside" in header else version
     version = version if metric.first.blocks is None else 5
+    if matching is not None:
+        version, header["match"] = 6, matching[0]
+        tensors |= {
+            f"match.{name}": np.ascontiguousarray(array, np.float64)
+            for name, array in matching[1].items()
+        }
     text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
     content = as_bytes(tensors, {_KEY: text})
     length = int.from_bytes(content[:8], "little")
@@ -78,7 +90,23 @@ def save(path: str | os.PathLike[str], metric: Any) -> None:
 
 def load(path: str | os.PathLike[str], make: Callable[..., _T]) -> _T:
     """Read a metric; ``make`` is its class."""
+    return load_with_matching(path, make)[0]
+
+
+def has_matching(path: str | os.PathLike[str]) -> bool:
+    """Whether a metric file also holds a matcher."""
+    return "match" in read(Path(path))[0]
+
+
+def load_with_matching(
+    path: str | os.PathLike[str], make: Callable[..., _T]
+) -> tuple[_T, Matching | None]:
+    """Read a metric, and what a matcher keeps beside it; None where there is no matcher."""
     header, tensors = read(Path(path))
+    matching = None
+    if "match" in header:
+        arrays = {name: tensors.pop(f"match.{name}") for name in sorted(_MATCH)}
+        matching = header["match"], arrays
     n_features, names, info = (header.get(key) for key in ("n_features", "feature_names", "info"))
     try:
         before = None
@@ -86,7 +114,10 @@ def load(path: str | os.PathLike[str], make: Callable[..., _T]) -> _T:
             inner = arguments(header["before"], tensors, "before.")
             before = make(n_features=n_features, **inner)
         more = {"feature_names": names, "info": info, "before": before}
-        return make(n_features=n_features, **arguments(header, tensors), **more)
+        metric = make(n_features=n_features, **arguments(header, tensors), **more)
+        if matching is not None:
+            check_matching(*matching)
+        return metric, matching
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
 
@@ -171,6 +202,9 @@ def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
     for prefix in ("", "before."):
         if (f"{prefix}blocks" in tensors) != (f"{prefix}block_weights" in tensors):
             raise FileError("of blocks and block_weights, one is missing")
+    held = {name for name in tensors if name.startswith("match.")}
+    if ("match" in header) != bool(held) or len(held) not in (0, len(_MATCH)):
+        raise FileError("a part of its matcher is missing")
     for name, tensor in tensors.items():  # `Metric` checks whether shapes fit
         dtype, shape = tensor.get_dtype(), tensor.get_shape()
         if dtype not in ("F32", "F64") or len(shape) not in (1, 2) or 0 in shape:
@@ -178,6 +212,38 @@ def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
                 f"expected floats (F32 or F64) in one or two dimensions as its {name}, got {dtype} "
                 f"of shape {reprlib.repr(tuple(shape))}"
             )
+
+
+def check_matching(described: Any, arrays: dict[str, Array]) -> None:
+    """Refuse numbers that no matcher has."""
+    table, distance, same = arrays["table"], arrays["distances"], arrays["same"]
+    entities, n = arrays["entities"], len(arrays["distances"])
+    form = described.get("form") if isinstance(described, dict) else None
+    if form not in ("logistic", "squared", "isotonic"):
+        raise ValueError("its matcher has no form that is known")
+    prevalence, groups = described.get("prevalence"), described.get("groups")
+    is_share = isinstance(prevalence, float) and 0.0 < prevalence < 1.0
+    if (prevalence is not None and not is_share) or not isinstance(groups, bool):
+        raise ValueError("the description of its matcher is incomplete")
+    shapes = distance.shape, same.shape, entities.shape
+    if shapes != ((n,), (n,), (n, 2)) or table.ndim != 2 or table.shape[1] != 2:
+        raise ValueError("the tensors of its matcher do not fit together")
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        raise ValueError("its matcher holds NaN or infinity")
+    if not (np.diff(distance) >= 0).all() or distance[0] < 0:
+        raise ValueError("the distances of its matcher are not sorted, or below zero")
+    if not np.isin(same, (0.0, 1.0)).all() or not 0 < same.sum() < n:
+        raise ValueError("the labels of its matcher are not 0 and 1, of both kinds")
+    if (entities != np.trunc(entities)).any() or np.abs(entities).max() >= 2.0**53:
+        raise ValueError("the entities of its matcher are not whole numbers")
+    if form != "isotonic":
+        fits = len(table) == 1 and table[0, 1] <= 0
+    else:
+        distances, shares = table.T
+        fits = bool((np.diff(distances) >= 0).all() and (np.diff(shares) <= 0).all())
+        fits = fits and bool(shares.min() > 0 and shares.max() < 1)
+    if not fits:
+        raise ValueError("the probability of its matcher is not one that falls with the distance")
 
 
 def _check_outline(path: Path) -> None:

@@ -17,7 +17,10 @@ from ..metric import Metric
 from ..side_by_side import Scores
 from . import _pictures, _sections
 from ._explorer import explorer_data, heat_pictures
+from ._matches import build_match_report
 from ._material import DISTANCES, clean, gather
+
+__all__ = ["build_match_report", "build_report"]
 
 _SCRIPTS = ("page.js", "map.js", "explorer.js", "start.js")
 

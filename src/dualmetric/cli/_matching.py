@@ -1,0 +1,114 @@
+"""What match and duplicates share: ids of rows, targets, and tables of results."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ._options import file_option
+
+Precision = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="At least this share of the accepted pairs is the same."),
+]
+Recall = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="At least this share of the same pairs is accepted."),
+]
+Fpr = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="At most this share of the different pairs is accepted."),
+]
+Confidence = Annotated[
+    float, typer.Option(metavar="P", help="How sure the threshold is to keep its promise.")
+]
+Ids = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|COLUMN",
+        help="Ids of the rows: a text file with one per line, or a column if DATA is .csv or "
+        ".parquet. Default: row numbers.",
+    ),
+]
+Groups = Annotated[
+    Path | None, file_option(help="The entity of each row, one per line: whole ones are counted.")
+]
+
+
+def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, list[Any] | None]:
+    """File and rows of DATA, and the ids of the rows; a column of ids is no feature."""
+    from ..io import rowfiles
+    from ._data import read_data_for, read_lines
+
+    if ids is None:
+        return *read_data_for(metric, data, None), None
+    if rowfiles.is_table(data) and not Path(ids).is_file():
+        file, rows = read_data_for(metric, data, ids)
+        found: list[Any] = _column(data, ids)
+        return file, rows, found
+    file, rows = read_data_for(metric, data, None)
+    lines = read_lines(Path(ids), "--ids", rows.shape[0], "row")
+    return file, rows, lines
+
+
+def _column(path: Path, name: str) -> list[Any]:
+    """A column as it is written, so that 007 stays 007."""
+    from ..io._forms import open_text, reading
+    from ..io.parquet import import_pyarrow
+
+    if path.is_dir() or path.suffix == ".parquet":
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        pa = import_pyarrow()
+        columns = [pa.parquet.read_table(file, columns=[name]).column(0) for file in files]
+        return [value for column in columns for value in column.to_pylist()]
+    with reading(path), open_text(path) as stream:
+        lines = csv.reader(stream)
+        place = [cell.strip() for cell in next(lines)].index(name)
+        return [line[place].strip() for line in lines if line]
+
+
+def find_threshold(
+    matcher: Any, precision: float | None, recall: float | None, fpr: float | None, sure: float
+) -> Any:
+    """The threshold that was asked for; options exclude each other."""
+    given = {"precision": precision, "recall": recall, "fpr": fpr}
+    asked = {name: value for name, value in given.items() if value is not None}
+    if len(asked) > 1:
+        raise ValueError(" and ".join(f"--{name}" for name in asked) + " exclude each other")
+    return matcher.threshold(**asked, confidence=sure)
+
+
+def threshold_record(threshold: Any) -> dict[str, Any]:
+    """A threshold as JSON."""
+    from dataclasses import asdict
+
+    return asdict(threshold)
+
+
+def table_bytes(path: Path, columns: dict[str, Sequence[Any]]) -> bytes:
+    """Columns as .csv or .parquet; the suffix decides."""
+    if path.suffix == ".parquet":
+        from ..io.parquet import import_pyarrow
+
+        pa = import_pyarrow()
+        content = io.BytesIO()
+        pa.parquet.write_table(pa.table({k: list(v) for k, v in columns.items()}), content)
+        return content.getvalue()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def check_table(path: Path | None, option: str) -> None:
+    """Refuse a file of results in a form that is not written."""
+    if path is not None and path.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"{option}: {path.name} must end in .csv or .parquet")
+    if path is not None and path.suffix == ".parquet":
+        from ..io.parquet import import_pyarrow
+
+        import_pyarrow()

@@ -1,0 +1,118 @@
+"""``dualmetric duplicates``: rows that are the same, as pairs and as clusters."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ._matching import Confidence, Fpr, Ids, Precision, Recall
+from ._options import DataFile, Json, argument, file_option, out_option
+
+_MATCHER = "A file that dualmetric match wrote."
+_OUT = "Where to write the pairs: .csv or .parquet."
+_CLUSTERS = "Where to write the cluster of each row: .csv or .parquet."
+_THRESHOLD = "Largest distance of duplicates, instead of a threshold with a guarantee."
+_LINKAGE = "components joins chains of pairs; complete only rows that are all close to each other."
+
+
+def duplicates(
+    matcher: Annotated[Path, argument(metavar="MATCHER", help=_MATCHER)],
+    data: DataFile,
+    out: Annotated[Path | None, out_option(help=_OUT)] = None,
+    clusters: Annotated[Path | None, file_option(help=_CLUSTERS)] = None,
+    threshold: Annotated[float | None, typer.Option(metavar="D", help=_THRESHOLD)] = None,
+    precision: Precision = None,
+    recall: Recall = None,
+    fpr: Fpr = None,
+    confidence: Confidence = 0.95,
+    k: Annotated[int, typer.Option("-k", min=1, help="Most duplicates looked for per row.")] = 10,
+    linkage: Annotated[str, typer.Option(metavar="NAME", help=_LINKAGE)] = "components",
+    ids: Ids = None,
+    json: Json = None,
+) -> None:
+    """Find rows that are the same, among all pairs of rows.
+
+    Without --threshold, the largest distance is that for --precision, --recall or --fpr, by default
+    a precision of 0.99 with 95 % confidence.
+    """
+    import numpy as np
+
+    from ..matching import Matcher
+    from ._matching import (
+        check_table,
+        find_threshold,
+        read_with_ids,
+        table_bytes,
+        threshold_record,
+    )
+    from ._output import check_output, make_console, note, write_file, write_json
+
+    inputs = (matcher, data, None if ids is None else Path(ids))
+    for path, option in ((out, "--out"), (clusters, "--clusters")):
+        check_table(path, option)
+        check_output(path, option, *inputs, out if option == "--clusters" else None)
+    check_output(json, "--json", *inputs, out, clusters)
+    asked = [
+        name
+        for name, value in (("precision", precision), ("recall", recall), ("fpr", fpr))
+        if value is not None
+    ]
+    if threshold is not None and asked:
+        raise ValueError(f"--threshold and --{asked[0]} exclude each other")
+    if not matcher.exists():
+        raise FileNotFoundError(f"{matcher} does not exist: make it with dualmetric match")
+    fitted = Matcher.load(matcher)
+    _, rows, names = read_with_ids(fitted.metric_, data, ids)
+    limit: Any = threshold
+    if threshold is None:
+        limit = find_threshold(fitted, precision, recall, fpr, confidence)
+    found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
+    if found.n_full:
+        note(f"{found.n_full:,} rows have {k} duplicates, and may have more: -k looks for more")
+    left, right = found.pairs.T.tolist()
+    labels = list(range(rows.shape[0])) if names is None else names
+    word = "row" if names is None else "id"
+    if out is not None:
+        columns = {
+            f"{word}_a": [labels[row] for row in left],
+            f"{word}_b": [labels[row] for row in right],
+            "distance": found.distance.tolist(),
+            "probability": found.probability.tolist(),
+            "cluster": found.cluster[found.pairs[:, 0]].tolist(),
+        }
+        if linkage == "complete":  # a pair may be in two clusters
+            columns["cluster_b"] = found.cluster[found.pairs[:, 1]].tolist()
+        write_file(out, table_bytes(out, columns))
+    sizes = np.bincount(found.cluster)
+    if clusters is not None:
+        each = found.cluster_probability[found.cluster]
+        columns = {
+            word: labels,
+            "cluster": found.cluster.tolist(),
+            "size": sizes[found.cluster].tolist(),
+            "probability": [None if np.isnan(value) else float(value) for value in each],
+        }
+        write_file(clusters, table_bytes(clusters, columns))
+    result = {
+        "matcher": str(matcher),
+        "data": str(data),
+        "threshold": {"distance": threshold} if threshold is not None else threshold_record(limit),
+        "rows": rows.shape[0],
+        "pairs": len(found.pairs),
+        "clusters": int(np.count_nonzero(sizes > 1)),
+        "rows_in_clusters": int(sizes[sizes > 1].sum()),
+        "largest_cluster": int(sizes.max()),
+        "pair_precision": _number(found.pair_precision),
+        "cluster_precision": _number(found.cluster_precision),
+        "rows_with_k": found.n_full,
+    }
+    console = make_console(json)
+    console.print(f"Threshold: {f'distance ≤ {threshold:.4g}' if threshold is not None else limit}")
+    console.print(str(found))
+    for path in filter(None, (out, clusters)):
+        console.print(f"Written: {path}")
+    write_json(json, "duplicates", result)
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else value

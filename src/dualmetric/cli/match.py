@@ -1,0 +1,116 @@
+"""``dualmetric match``: probabilities and thresholds for a metric, from labelled pairs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ._matching import Confidence, Fpr, Groups, Ids, Precision, Recall
+from ._options import DataFile, Json, MetricFile, file_option, out_option
+
+SUFFIX = ".safetensors"
+
+_PAIRS = (
+    "Labelled pairs that the metric was not learned from: two row numbers, and 1 for the same or 0 "
+    "for different (.csv, .tsv, .npy, .npz or .parquet)."
+)
+_TEST = "Other labelled pairs, of the same form, to score on."
+_PREVALENCE = "Share of same pairs in use, if it differs from that among the labelled pairs."
+_REPORT = "Write a page with charts and the hardest errors; of --test-pairs, if given."
+_TEXTS = "The text of each row, one per line, for the page."
+
+
+def match(
+    metric: MetricFile,
+    data: DataFile,
+    pairs: Annotated[Path, file_option(help=_PAIRS)],
+    out: Annotated[Path, out_option(help="Where to write metric and matcher.")] = Path(
+        f"matcher{SUFFIX}"
+    ),
+    precision: Precision = None,
+    recall: Recall = None,
+    fpr: Fpr = None,
+    confidence: Confidence = 0.95,
+    prevalence: Annotated[float | None, typer.Option(metavar="P", help=_PREVALENCE)] = None,
+    groups: Groups = None,
+    ids: Ids = None,
+    test_pairs: Annotated[Path | None, file_option(help=_TEST)] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help=_REPORT)] = None,
+    texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
+    json: Json = None,
+) -> None:
+    """Turn distances into probabilities of a match and a threshold with a guarantee.
+
+    Without --precision, --recall or --fpr, the threshold is that for a precision of 0.99. If the
+    labelled pairs cannot support it, the matcher is written without one, and how many more pairs
+    would be needed is shown.
+    """
+    from dataclasses import asdict
+
+    from ..matching import Matcher, NotEnoughPairsError
+    from ._data import load_metric, read_lines
+    from ._known import read_known
+    from ._matching import find_threshold, read_with_ids, threshold_record
+    from ._output import check_output, make_console, write_file, write_json, writing
+
+    inputs = (metric, data, pairs, groups, test_pairs, texts)
+    check_output(report, "--report", *inputs)
+    check_output(json, "--json", *inputs, report)
+    check_output(out, "--out", data, pairs, groups, test_pairs, texts, report)
+    if out.suffix not in ("", SUFFIX):
+        raise ValueError(f"--out: metric files must end in {SUFFIX}; got {out.name}")
+    if texts is not None and report is None:
+        raise ValueError("--texts is for the page: give --report too")
+    learned = load_metric(metric)
+    file, rows, names = read_with_ids(learned, data, ids)
+    entities = read_lines(groups, "--groups", rows.shape[0], "row")
+    lines = read_lines(texts, "--texts", rows.shape[0], "row")
+    known = read_known(("pairs", pairs), data, file, rows)
+    test = None if test_pairs is None else read_known(("pairs", test_pairs), data, file, rows)
+    matcher = Matcher(learned).fit(rows, known, groups=entities, prevalence=prevalence)
+    scores = None if test is None else matcher.evaluate(rows, test, groups=entities)
+    threshold, refusal = None, None
+    try:
+        threshold = find_threshold(matcher, precision, recall, fpr, confidence)
+    except NotEnoughPairsError as error:
+        refusal = {"reason": str(error), "needed": error.needed}
+    with writing(out):
+        matcher.save(out)
+    if report is not None:
+        from ..report import build_match_report
+
+        shown = lines or (None if names is None else [str(name) for name in names])
+        page = build_match_report(
+            matcher, rows, known if test is None else test, title=data.name, texts=shown,
+            threshold=threshold, held_out=test is not None,
+        )  # fmt: skip
+        write_file(report, page.encode())
+    counts = matcher.pairs_.same
+    result: dict[str, Any] = {
+        "metric": str(metric),
+        "data": str(data),
+        "matcher": str(out),
+        "pairs": {"same": int(counts.sum()), "different": int((~counts).sum())},
+        "calibration": matcher.calibration_.form,
+        "prevalence": prevalence,
+        "threshold": None if threshold is None else threshold_record(threshold),
+        "refusal": refusal,
+        "scores": None if scores is None else asdict(scores),
+    }
+    console = make_console(json)
+    console.print(
+        f"{result['pairs']['same']:,} pairs that are the same and {result['pairs']['different']:,} "
+        f"that are different; {result['calibration']} probability"
+    )
+    if scores is not None:
+        console.print(
+            f"On {scores.n_pairs:,} other pairs: log loss {scores.log_loss:.4f}, calibration error "
+            f"{scores.calibration_error:.4f}, average precision {scores.average_precision:.3f}"
+        )
+    console.print(
+        f"Threshold: {threshold}" if refusal is None else f"No threshold: {refusal['reason']}"
+    )
+    console.print(f"Matcher: {out}")
+    if report is not None:
+        console.print(f"Report: {report}")
+    write_json(json, "match", result)

@@ -1,0 +1,17 @@
+"""Is it the same? Probabilities of matches, thresholds with a guarantee, duplicates."""
+
+from ._calibration import Calibration
+from ._thresholds import Evidence, NotEnoughPairsError, Threshold
+from .duplicates import Duplicates
+from .matcher import Band, Matcher, MatchScores
+
+__all__ = [
+    "Band",
+    "Calibration",
+    "Duplicates",
+    "Evidence",
+    "MatchScores",
+    "Matcher",
+    "NotEnoughPairsError",
+    "Threshold",
+]

@@ -1,0 +1,105 @@
+"""Exact bounds of error rates, for pairs that may share entities: the formulas of `_thresholds`."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv
+
+from .._types import Array
+
+
+def exact_upper(errors: float, total: float, confidence: float) -> float:
+    """Clopper and Pearson's upper bound of a rate; 1 where there is no evidence."""
+    if total <= errors:
+        return 1.0
+    return float(betaincinv(errors + 1.0, total - errors, confidence))
+
+
+def exact_lower(hits: float, total: float, confidence: float) -> float:
+    """Clopper and Pearson's lower bound of a rate."""
+    return 1.0 - exact_upper(total - hits, total, confidence)
+
+
+def numbered(entity: Array) -> Array:
+    """Numbers from 0 of both entities of each pair, and of the two together."""
+    codes = np.unique(entity, return_inverse=True)[1].reshape(-1, 2)
+    low, high = np.sort(codes, axis=1).T
+    both = np.unique(low * (codes.max() + 1) + high, return_inverse=True)[1]
+    return np.column_stack([codes, both])
+
+
+def _sums(values: Array, entity: Array) -> tuple[Array, Array]:
+    """Sums over the pairs of each entity, and of each two entities."""
+    left, right, both = entity.T
+    two = left != right
+    size = int(max(left.max(), right.max())) + 1
+    sums = np.bincount(left, values, size) + np.bincount(right[two], values[two], size)
+    return sums, np.bincount(both[two], values[two], int(both.max()) + 1)
+
+
+def largest_effect(entity: Array) -> float:
+    """D: by how much pairs count too often if those that share an entity are all alike.
+
+    The mean number of pairs, with itself, that share an entity with a pair. ``entity`` is as
+    `numbered` gives it.
+    """
+    if not len(entity):
+        return 1.0
+    degrees, common = _sums(np.ones(len(entity)), entity)
+    return float(degrees @ degrees - common @ common) / len(entity)
+
+
+def likeness(error: Array, entity: Array) -> float:
+    """ρ: how alike the errors of pairs that share an entity are, between 0 and 1."""
+    most = largest_effect(entity)
+    rest = error - error.mean()
+    squares = float(rest @ rest)
+    if most <= 1.0 or squares == 0.0:
+        return 0.0 if most <= 1.0 else 1.0
+    sums, common = _sums(rest, entity)
+    squared, n_entities = sums * sums, np.count_nonzero(np.bincount(entity[:, :2].ravel()))
+    if squared.sum() <= 1e-12 * squares:  # of a single entity, the sum is zero by definition
+        return 1.0
+    # few entities with many errors tell the variance badly: add its own standard error
+    doubt = np.sqrt(2.0 * float(squared @ squared)) / float(squared.sum())
+    effect = (1.0 + doubt) * (float(squared.sum()) - float(common @ common)) / squares
+    effect *= n_entities / (n_entities - 1.0)  # the mean was found from the same entities
+    return float(np.clip((effect - 1.0) / (most - 1.0), 0.0, 1.0))
+
+
+def rate_interval(hit: Array, entity: Array, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a share, for pairs that may share entities; ``entity`` as `numbered` gives it."""
+    effect = effect_of(entity, likeness(hit.astype(np.float64), entity) if hit.any() else 0.0)
+    hits, total = np.count_nonzero(hit) / effect, len(hit) / effect
+    sure = (1.0 + level) / 2.0
+    return exact_lower(hits, total, sure) if hits else 0.0, exact_upper(hits, total, sure)
+
+
+def fewest_pairs(rate: float, confidence: float, errors: int = 0) -> int:
+    """Independent pairs that show an error rate of at most ``rate`` if so many are errors."""
+    low, high = errors, errors + 1
+    while exact_upper(errors, high, confidence) > rate:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (
+            (middle, high) if exact_upper(errors, middle, confidence) > rate else (low, middle)
+        )
+    return high
+
+
+def odds_scale(prevalence: float | None, share: float) -> float:
+    """Odds of a match in use over those among the labelled pairs."""
+    if prevalence is None:
+        return 1.0
+    return prevalence * (1.0 - share) / ((1.0 - prevalence) * share)
+
+
+def shifted(rate: Any, scale: float) -> Any:
+    """Probability whose odds are ``scale`` times those of ``rate``."""
+    return rate * scale / (1.0 - rate + rate * scale)
+
+
+def effect_of(entity: Array, alike: float) -> float:
+    """How many pairs count as one, if their errors are so much alike."""
+    return 1.0 + alike * (largest_effect(entity) - 1.0)

@@ -1,0 +1,225 @@
+"""The page about a Matcher: whether its probabilities are right, and what it gets wrong."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from html import escape
+from string import Template
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from .._types import Array
+from .._version import __version__
+from ..matching import _calibration
+from ..matching._bounds import numbered, rate_interval
+from ..matching._input import labelled_pairs
+from . import _match_charts as charts
+from ._material import clean
+from ._sections import _pairs
+
+_BINS = 15
+_POINTS = 24  # of each curve
+_ERRORS = 8  # of each kind that are shown
+_LONGEST = 400  # characters of a text
+
+
+def build_match_report(
+    matcher: Any,
+    X: Any,
+    pairs: Any,
+    *,
+    title: str,
+    texts: Sequence[str] | None = None,
+    threshold: Any = None,
+    held_out: bool = True,
+) -> str:
+    """Build a page that shows how far a `Matcher` can be trusted.
+
+    It has a reliability diagram, precision at each recall, both error rates, the distances of same
+    and different pairs, and the hardest errors side by side. The page needs no network and loads
+    nothing.
+
+    Parameters
+    ----------
+    matcher : Matcher
+        Fitted.
+    X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
+        Rows in the features of its metric.
+    pairs : Pairs
+        Labelled pairs, best those that neither metric nor matcher were fitted to.
+    title : str
+        Title of the page: for example, the name of the data.
+    texts : sequence of str, optional
+        One text per row, shown with the errors; row numbers if None.
+    threshold : Threshold, optional
+        Shown in the charts, and what counts as an error; else a probability of ½.
+    held_out : bool, default=True
+        Whether these pairs are others than those that the matcher was fitted to; the page says so.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    from . import _asset
+
+    found = labelled_pairs(matcher.metric_, X, pairs, None)
+    distance, same = found.distance, found.same
+    if texts is not None and len(texts) != found.n_rows:
+        raise ValueError(
+            f"{len(texts)} texts were given for {found.n_rows} rows: give one for each"
+        )
+    probability = expit(matcher.log_odds(distance))
+    limit = None if threshold is None else threshold.distance
+    accepted = probability >= 0.5 if limit is None else distance <= limit
+    entity = numbered(found.entity)
+    script = f"{_asset('page.js')}\n{_asset('match.js')}"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    hits = int(np.count_nonzero(accepted & same))
+    scores = (
+        ("Average precision", f"{_average_precision(distance, same):.3f}"),
+        ("Calibration error", f"{_calibration.calibration_error(probability, same):.4f}"),
+        ("Log loss", f"{_calibration.log_loss(matcher.log_odds(distance), same):.4f}"),
+    )
+    facts = [
+        ("Pairs", f"{len(same):,}, of which {np.count_nonzero(same):,} are the same"),
+        ("Accepted", f"{np.count_nonzero(accepted):,}, of which {hits:,} are the same"),
+        ("Probability", _FORMS[matcher.calibration_.form]),
+        ("Fitted to", f"{len(matcher.pairs_.same):,} labelled pairs"),
+        ("Share of same pairs in use", _prevalence(matcher)),
+    ]
+    return Template(_asset("match.html")).substitute(
+        title=escape(clean(title)),
+        style=_asset("style.css"),
+        script=script,
+        script_hash=f"sha256-{digest}",
+        version=escape(__version__),
+        warning="" if held_out else _SAME_PAIRS,
+        decision=escape(_decision(threshold)),
+        cards="".join(
+            f'<article class="card score"><h3>{name}</h3><p class="change"><strong>{value}</strong>'
+            "</p></article>"
+            for name, value in scores
+        ),
+        reliability=_reliability(probability, same, entity),
+        precision=_precision_recall(distance, same, entity),
+        errors=_error_rates(distance, same, entity),
+        distances=charts.distances(distance[same], distance[~same], limit),
+        false_matches=_listed(found, probability, ~same & accepted, 1.0, texts),
+        missed=_listed(found, probability, same & ~accepted, -1.0, texts),
+        facts=_pairs(facts),
+    )
+
+
+_FORMS = {
+    "logistic": "logistic regression of the distance",
+    "squared": "logistic regression of the squared distance",
+    "isotonic": "isotonic regression of the distance",
+}
+_SAME_PAIRS = (
+    '<p class="headline worse">These are the pairs that the matcher was fitted to: other pairs '
+    "will look worse.</p>"
+)
+
+
+def _prevalence(matcher: Any) -> str:
+    if matcher.prevalence_ is None:
+        return "as among the labelled pairs"
+    return f"{100 * matcher.prevalence_:.3g} %"
+
+
+def _decision(threshold: Any) -> str:
+    if threshold is None:
+        return "Pairs with a probability of at least ½ are accepted. No guarantee was asked for."
+    return f"Accepted: {threshold}."
+
+
+def _average_precision(distance: Array, same: Array) -> float:
+    from .. import measures
+
+    return float(np.mean(measures.pair_precisions(distance, same)))
+
+
+def _reliability(probability: Array, same: Array, entity: Array) -> str:
+    place = np.minimum((probability * _BINS).astype(np.int64), _BINS - 1)
+    points = []
+    for number in np.unique(place):
+        inside = place == number
+        low, high = rate_interval(same[inside], entity[inside])
+        points.append((float(probability[inside].mean()), float(same[inside].mean()), low, high))
+    error = _calibration.calibration_error(probability, same)
+    return charts.with_band(
+        points,
+        ("Probability", "Pairs that are the same"),
+        f"Reliability diagram in {len(points)} bins; calibration error {error:.4f}",
+        diagonal=True,
+    )
+
+
+def _precision_recall(distance: Array, same: Array, entity: Array) -> str:
+    order = np.argsort(distance, kind="stable")
+    hits = np.cumsum(same[order])
+    points = []
+    for share in np.linspace(1 / _POINTS, 1.0, _POINTS):
+        count = int(np.searchsorted(hits, np.ceil(share * hits[-1]))) + 1
+        chosen = order[: np.searchsorted(distance[order], distance[order[count - 1]], "right")]
+        low, high = rate_interval(same[chosen], entity[chosen])
+        recall = np.count_nonzero(same[chosen]) / hits[-1]
+        points.append((float(recall), float(same[chosen].mean()), low, high))
+    middle = points[len(points) // 2]
+    return charts.with_band(
+        points,
+        ("Recall", "Precision"),
+        f"Precision at each recall: {100 * middle[1]:.0f} % at recall {100 * middle[0]:.0f} %, "
+        f"{100 * points[-1][1]:.0f} % at 100 %",
+    )
+
+
+def _error_rates(distance: Array, same: Array, entity: Array) -> str:
+    other = np.sort(distance[~same])
+    counts = np.unique(np.geomspace(1, len(other), _POINTS).astype(np.int64))
+    points = []
+    for count in counts:
+        missed = distance[same] > other[count - 1]
+        low, high = rate_interval(missed, entity[same])
+        points.append((count / len(other), float(missed.mean()), low, high))
+    equal = min(points, key=lambda point: abs(point[0] - point[1]))
+    return charts.on_log_scales(
+        points,
+        ("False positive rate", "Same pairs that are missed"),
+        f"Both error rates; they are equal at about {50 * (equal[0] + equal[1]):.1f} %",
+    )
+
+
+def _listed(
+    found: Any, probability: Array, wrong: Array, sign: float, texts: Sequence[str] | None
+) -> str:
+    """The errors with the most extreme distances, side by side."""
+    places = np.flatnonzero(wrong)
+    places = places[np.argsort(sign * found.distance[places], kind="stable")[:_ERRORS]]
+    if not len(places):
+        return "<p>None.</p>"
+    lines = []
+    for place in places:
+        rows = found.index[place].tolist()
+        cells = "".join(
+            f'<td dir="auto">{_shown(texts, row)}<br><small>row {row}</small></td>' for row in rows
+        )
+        lines.append(
+            f'<tr>{cells}<td class="number">{found.distance[place]:.4g}</td>'
+            f'<td class="number">{100 * probability[place]:.1f}\u00a0%</td></tr>'
+        )
+    return (
+        '<table class="errors"><thead><tr><th scope="col">One</th><th scope="col">Other</th>'
+        '<th scope="col" class="number">Distance</th><th scope="col" class="number">Probability'
+        f"</th></tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _shown(texts: Sequence[str] | None, row: int) -> str:
+    if texts is None:
+        return ""
+    text = clean(texts[row])
+    return escape(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")

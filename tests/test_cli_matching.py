@@ -1,0 +1,173 @@
+"""The commands match and duplicates: what they write, print and refuse."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from dualmetric import Matcher, Metric, Pairs
+from test_cli_commands import call, folder, run  # noqa: F401
+from test_matching import things
+
+
+def as_rows(path):
+    with open(path, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@pytest.fixture
+def files(folder):  # noqa: F811
+    """A table with ids, labelled pairs and a metric."""
+    X, pairs = things(200, 0.02)
+    with open("d.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["a", "b", "id", "c", "d"])
+        writer.writerows([x[0], x[1], f"00{row}", x[2], x[3]] for row, x in enumerate(X))
+    np.savetxt("p.csv", np.c_[pairs.index, pairs.same], fmt="%d", delimiter=",")
+    Metric(None, feature_names=list("abcd"), n_features=4).save("m.safetensors")
+    return X, pairs
+
+
+def refused(*arguments):
+    done = call(*arguments)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+BASE = ("match", "m.safetensors", "d.csv", "--pairs", "p.csv", "--ids", "id")
+
+
+def test_match_writes_what_the_library_fits(files):
+    X, pairs = files
+    shown = run(*BASE, "--precision", 0.9, "-o", "out.safetensors").stdout
+    assert "200 pairs that are the same and 400 that are different" in shown
+    loaded = Matcher.load("out.safetensors")
+    expected = Matcher(Metric(None, 4)).fit(X, pairs)
+    assert loaded.threshold(precision=0.9) == expected.threshold(precision=0.9)
+    assert f"Threshold: {expected.threshold(precision=0.9)}" in shown
+    assert Metric.load("out.safetensors").feature_names == ("a", "b", "c", "d")
+    assert "Metric" in repr(Metric.load("out.safetensors"))
+
+
+def test_match_says_what_is_missing(files):
+    done = run(*BASE)
+    assert "No threshold: 600 labelled pairs cannot support precision ≥ 0.99" in done.stdout
+    assert "more of the same kind would be needed" in done.stdout
+    assert Matcher.load("matcher.safetensors").metric_.n_features == 4
+    # the matcher can replace the metric's own file
+    run(*BASE, "-o", "m.safetensors")
+    assert "rank" in run("info", "m.safetensors").stdout
+
+
+def test_groups_prevalence_test_pairs_and_report(files):
+    X, pairs = files
+    with open("g.txt", "w") as stream:
+        stream.writelines(f"thing {row % 200}\n" for row in range(400))
+    with open("t.txt", "w") as stream:
+        stream.writelines(f"text of <b>{row}</b>\n" for row in range(400))
+    run(*BASE, "--groups", "g.txt", "--prevalence", 0.05, "-o", "g.safetensors")
+    found = Matcher.load("g.safetensors")
+    expected = Matcher(Metric(None, 4)).fit(X, pairs, groups=np.r_[:200, :200], prevalence=0.05)
+    assert found.prevalence_ == 0.05
+    assert_allclose(found.threshold(recall=0.9).distance, expected.threshold(recall=0.9).distance)
+    line = refused(*BASE, "--groups", "g.txt", "--test-pairs", "p.csv")
+    assert "200 of 200 entities of these pairs" in line
+    done = run(*BASE, "--test-pairs", "p.csv", "--report", "page.html", "--texts", "t.txt")
+    assert "On 600 other pairs: log loss 0.0" in done.stdout
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "How good it is" in page
+    assert "<b>" not in page
+
+
+def test_duplicates_keep_ids_as_they_are_written(files):
+    X, _ = files
+    run(*BASE)
+    arguments = ("duplicates", "matcher.safetensors", "d.csv", "--ids", "id", "--threshold", 0.3)
+    shown = run(*arguments, "-o", "out.csv", "--clusters", "c.csv").stdout
+    assert "estimated precision" in shown
+    found = Matcher.load("matcher.safetensors").duplicates(X, 0.3)
+    lines = as_rows("out.csv")
+    assert [(line["id_a"], line["id_b"]) for line in lines] == [
+        (f"00{a}", f"00{b}") for a, b in found.pairs.tolist()
+    ]
+    assert_allclose([float(line["probability"]) for line in lines], found.probability)
+    rows = as_rows("c.csv")
+    assert [line["id"] for line in rows] == [f"00{row}" for row in range(400)]
+    assert [int(line["cluster"]) for line in rows] == found.cluster.tolist()
+    assert {line["probability"] == "" for line in rows if line["size"] == "1"} <= {True}
+
+
+def test_duplicates_of_parquet(files):
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    X, _ = files
+    columns = {name: X[:, place] for place, name in enumerate("abcd")}
+    pq.write_table(pa.table({"key": [f"k{row}" for row in range(400)], **columns}), "d.parquet")
+    run(*BASE)
+    arguments = ("duplicates", "matcher.safetensors", "d.parquet", "--ids", "key")
+    run(*arguments, "--threshold", 0.2, "-o", "o.parquet", "--clusters", "c.parquet")
+    found = pq.read_table("o.parquet")
+    assert found.column_names == ["id_a", "id_b", "distance", "probability", "cluster"]
+    assert found.column("id_a")[0].as_py().startswith("k")
+    assert pq.read_table("c.parquet").num_rows == 400
+    run(*arguments, "--threshold", 0.2, "--linkage", "complete", "-o", "x.parquet")
+    assert "cluster_b" in pq.read_table("x.parquet").column_names
+
+
+def test_ids_of_a_text_file_and_row_numbers(files):
+    run(*BASE)
+    X, _ = files
+    np.save("x.npy", X)
+    with open("ids.txt", "w") as stream:
+        stream.writelines(f"record {row}\n" for row in range(400))
+    arguments = ("duplicates", "matcher.safetensors", "x.npy", "--threshold", 0.1, "-o", "o.csv")
+    run(*arguments, "--ids", "ids.txt")
+    assert as_rows("o.csv")[0]["id_a"].startswith("record ")
+    run(*arguments)
+    assert as_rows("o.csv")[0]["row_a"].isdecimal()
+
+
+def test_a_threshold_that_does_not_carry_over_is_noted(files):
+    run(*BASE)
+    np.save("x.npy", np.random.default_rng(0).normal(size=(3000, 4)))
+    done = run("duplicates", "matcher.safetensors", "x.npy", "--precision", 0.9)
+    assert "promises a precision of 0.9 for pairs like the labelled ones" in done.stderr
+
+
+def test_refusals(files):
+    run(*BASE)
+    base = ("duplicates", "matcher.safetensors", "d.csv", "--ids", "id")
+    assert "holds a metric without a matcher" in refused("duplicates", "m.safetensors", "d.csv")
+    assert "make it with dualmetric match" in refused("duplicates", "none", "d.csv")
+    assert "must end in .csv or .parquet" in refused(*base, "-o", "pairs.npy")
+    assert "--precision and --recall exclude" in refused(*base, "--precision", 1, "--recall", 1)
+    line = refused(*base, "--precision", 0.9, "--threshold", 1)
+    assert "--threshold and --precision exclude each other" in line
+    assert "cannot support precision ≥ 0.99" in refused(*base)
+    assert "precision=1 cannot be shown" in refused(*base, "--precision", 1)
+    assert "clusters must be" in refused(*base, "--threshold", 0.1, "--linkage", "single")
+    assert "give --report too" in refused(*BASE, "--texts", "d.csv")
+    assert "metric files must end in" in refused(*BASE, "-o", "m.onnx")
+    assert "'nothing'" in refused(*BASE[:-1], "nothing")
+    assert "400 rows" in refused(*BASE, "--groups", "p.csv") or "lines for 400 rows" in refused(
+        *BASE, "--groups", "p.csv"
+    )
+    assert "prevalence must be between" in refused(*BASE, "--prevalence", 2)
+    same = Pairs([[0, 1]])
+    np.save("s.npy", same.index)
+    assert "no pair is different" in refused(*BASE[:4], "s.npy", "--ids", "id")
+
+
+def test_export_of_a_matcher_has_the_probability(files):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    X, _ = files
+    run(*BASE)
+    run("export", "matcher.safetensors", "-o", "m.onnx")
+    session = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
+    rows, others = X[:9].astype(np.float32), X[200:209].astype(np.float32)
+    _, probability = session.run(None, {"rows": rows, "others": others})
+    expected = Matcher.load("matcher.safetensors").predict_proba(rows, others)[:, 1]
+    assert np.median(np.abs(probability.ravel() - expected)) < 1e-4
