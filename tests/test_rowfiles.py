@@ -127,8 +127,8 @@ class TestNpz:
             ({"X": X, "train_idx": [0.5], "test_idx": [1]}, "not a list of row numbers"),
             ({"data": [1.0], "indices": [5], "indptr": [0, 1], "shape": [1, 3]}, "damaged"),
             ({"data": [1.0], "indices": [0], "indptr": [0, 9], "shape": [1, 3]}, "damaged"),
-            ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "damaged"),
-            ({"data": [1.0], "format": "csx"}, "damaged"),
+            ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "no array 'shape', but"),
+            ({"data": [1.0], "format": "csx"}, "of form 'csx'"),
             ({"data": [np.inf], "indices": [0], "indptr": [0, 0, 1], "shape": [2, 3]}, "row 1 "),
         ],
     )
@@ -497,7 +497,10 @@ class TestParquet:
 
     def test_null_vectors_of_fixed_size(self, pa):
         kind = pa.list_(pa.float32(), 2)
-        self.write(pa, {"v": pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind)})
+        try:
+            self.write(pa, {"v": pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind)})
+        except pa.ArrowNotImplementedError:
+            pytest.skip("this version of pyarrow does not write such columns")
         refused("a.parquet", r"row group 0 \(rows 0 to 2, .*some vectors are missing")
 
     @pytest.mark.parametrize(

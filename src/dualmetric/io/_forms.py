@@ -5,17 +5,16 @@ import gzip
 import io
 import os
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import BadZipFile
 
 import numpy as np
 
+from .._arrays.system import available_memory, format_bytes
 from .._types import Array, Matrix
 
 FORMS = {
@@ -28,7 +27,9 @@ FORMS = {
     ".parquet": "parquet",
 }
 _COMPRESSED: dict[str, Any] = {".gz": gzip, ".bz2": bz2}
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, zlib.error)
+LIMIT_VARIABLE = "DUALMETRIC_MAX_UNPACKED"
+_ALWAYS_UNPACKED = 2**28  # bytes that any file may unpack to
+_USUAL_RATIO = 100  # of unpacked to packed bytes: text and numbers are below
 
 
 class FileError(ValueError):
@@ -91,9 +92,64 @@ def existing(path: str | os.PathLike[str], or_folder: bool = False) -> Path:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file to be read, unpacked where it is compressed."""
-    stream: BinaryIO = _COMPRESSED.get(path.suffix.lower(), io).open(path, "rb")
-    return stream
+    """Open a file to be read, unpacked where it is compressed: at most to `unpack_limit`."""
+    packer = _COMPRESSED.get(path.suffix.lower())
+    if packer is None:
+        return open(path, "rb")
+    return io.BufferedReader(_Limited(packer.open(path, "rb"), unpack_limit(path)))
+
+
+def unpack_limit(path: Path) -> int:
+    """Bytes that a file may unpack to.
+
+    A small file may unpack to gigabytes. So much is expected of a file made to fill the memory,
+    and hardly of any other: users who have one raise the limit.
+    """
+    if value := os.environ.get(LIMIT_VARIABLE):
+        if not value.isdecimal():
+            raise ValueError(f"{LIMIT_VARIABLE} must be a number of bytes; it is {value!r}")
+        return int(value)
+    usual = max(_ALWAYS_UNPACKED, _USUAL_RATIO * path.stat().st_size)
+    available = available_memory()
+    return usual if available is None else min(usual, available // 2)
+
+
+def check_unpacked(size: int, limit: int) -> None:
+    """Refuse a file that unpacks to more bytes than the limit."""
+    if size > limit:
+        raise FileError(
+            f"it unpacks to more than {format_bytes(limit)}. If it is to be trusted and fits in "
+            f"memory, set {LIMIT_VARIABLE} to a larger number of bytes"
+        )
+
+
+class _Limited(io.RawIOBase):
+    """A stream that refuses to unpack more than a limit."""
+
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream, self._limit, self._read = stream, limit, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        place: int = self._stream.seek(offset, whence)
+        self._read = place
+        return place
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._stream.read(len(buffer))
+        self._read += len(found)
+        check_unpacked(self._read, self._limit)
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def packed(content: bytes, path: Path) -> bytes:
@@ -116,9 +172,17 @@ def reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {problem}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8: save it in that encoding") from None
-    except (*_DAMAGE, BadZipFile, OSError) as error:
+    except MemoryError as error:
+        raise ValueError(
+            f"{path} does not fit in memory ({cause(error)}): use a part of it, or write it again "
+            "if it should be small"
+        ) from error
+    except Exception as error:  # readers of other libraries raise any type on damaged files
         if isinstance(error, OSError) and error.errno is not None:
+            error.filename = error.filename or str(path)
             raise  # no permission, or a failing disk: the system has the best message
+        if isinstance(error, ImportError):
+            raise
         raise ValueError(
             f"{path} is damaged, or not of the kind that its name says ({cause(error)}): write it "
             "again"

@@ -15,6 +15,7 @@ and ``.parquet`` files, and folders, are not read as a whole, but when their row
 
 import csv
 import io
+import math
 import os
 import re
 import reprlib
@@ -34,6 +35,7 @@ from .._rows.stored import is_source
 from .._types import Array, Matrix
 from . import _forms
 from ._forms import FileError, RowFile, clean_labels, existing, form_of, open_bytes, reading
+from ._npy import Archive, read_npy
 from .atomic import replacing, write_atomically
 from .parquet import import_pyarrow, open_parquet
 
@@ -42,9 +44,11 @@ MAPPED_ABOVE = 2**26
 STREAMED = ("npy", "parquet")
 """Forms that are written block by block, so that not all rows need be in memory."""
 
-_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf)"
+# none of the parts looks back (``++``, ``*+``), so that the time is linear in the length of a line
+_NUMBER = rb"(?>[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:e[-+]?+\d++)?+|nan|inf))"
 _SVMLIGHT_LINE = re.compile(
-    rb"\s*((%b)(\s+qid:\d+)?(\s+\d+:(%b))*)?\s*(#.*)?" % (_NUMBER, _NUMBER), re.IGNORECASE
+    rb"\s*+(?:%b(?:\s++qid:\d++)?+(?:\s++\d++:%b)*+)?+\s*+(?:#.*+)?+" % (_NUMBER, _NUMBER),
+    re.IGNORECASE,
 )
 
 
@@ -181,6 +185,9 @@ def _read(path: Path, label_column: str | None, n_features: int | None, labels: 
     if form == "parquet":
         X = open_parquet(path, label_column=label_column)
         y = X.labels() if labels and X.label_column is not None else None
+        is_large |= (
+            math.prod(X.shape) * X.dtype.itemsize > MAPPED_ABOVE
+        )  # a few bytes may hold many
         return RowFile(X if is_large else X[:], y, X.feature_names)
     with reading(path):
         if form == "npy" and is_large:
@@ -189,9 +196,10 @@ def _read(path: Path, label_column: str | None, n_features: int | None, labels: 
             return _read_csv(path, label_column)
         if form == "svmlight":
             return _read_svmlight(path, n_features)
-        with open_bytes(path) as stream:  # np.load itself leaves a damaged file open
-            file = np.load(stream, allow_pickle=False)
-            return _read_npz(file, path) if form == "npz" else RowFile(file)
+        with open_bytes(path) as stream:
+            if form == "npy":
+                return RowFile(read_npy(stream))
+            return _read_npz(Archive(stream, _forms.unpack_limit(path)))
 
 
 def _read_labels(path: Path) -> Array:
@@ -201,48 +209,26 @@ def _read_labels(path: Path) -> Array:
         with reading(path):
             return _forms.labels_of_texts(texts)
     with reading(path), open_bytes(path) as stream:
-        found = np.load(stream, allow_pickle=False)
-        if path.suffix == ".npz":
-            if "y" not in found:
-                raise FileError("it has no array 'y' of labels")
-            found = _array(found, "y")
-        return clean_labels(found)
+        if path.suffix == ".npy":
+            return clean_labels(read_npy(stream))
+        return clean_labels(Archive(stream, _forms.unpack_limit(path))["y"])
 
 
-def _read_npz(file: Any, path: Path) -> RowFile:
+def _read_npz(file: Archive) -> RowFile:
     """Rows, dense or sparse, with labels, names and a split if the file has them."""
     more: dict[str, Any] = {
-        key: tuple(map(str, _array(file, key).ravel().tolist()))
+        key: tuple(map(str, file[key].ravel().tolist()))
         for key in ("feature_names", "class_names")
         if key in file and (key == "feature_names" or "y" in file)
     }
     if "train_idx" in file and "test_idx" in file:
-        more |= {key: _array(file, key) for key in ("train_idx", "test_idx")}
-    y = clean_labels(_array(file, "y")) if "y" in file else None
-    return RowFile(_array(file, "X") if "X" in file else _sparse(file, path), y, **more)
-
-
-def _sparse(file: Any, path: Path) -> Any:
-    """A sparse matrix of SciPy, or one in CSR form that does not name its form."""
-    if "format" in file:
-        X = sp.load_npz(path)
-    elif "indptr" in file:
-        parts = tuple(_array(file, name) for name in ("data", "indices", "indptr"))
-        X = sp.csr_matrix(parts, shape=tuple(_array(file, "shape").tolist()))
-    else:
-        raise FileError(
-            "it holds neither an array 'X' nor the parts of a sparse matrix, but "
-            + (", ".join(file.files) or "nothing")
-        )
+        more |= {key: file[key] for key in ("train_idx", "test_idx")}
+    y = clean_labels(file["y"]) if "y" in file else None
+    if "X" in file:
+        return RowFile(file["X"], y, **more)
+    X = file.sparse()
     check_indices(X, "its X")
-    return ops.canonical(sp.csr_matrix(X))
-
-
-def _array(file: Any, name: str) -> Array:
-    found = file[name]
-    if not isinstance(found, np.ndarray):  # NumPy returns other entries as bytes
-        raise FileError(f"{name!r} in it is not an array: write it again")
-    return found
+    return RowFile(ops.canonical(sp.csr_matrix(X)), y, **more)
 
 
 def _read_svmlight(path: Path, n_features: int | None) -> RowFile:
