@@ -117,7 +117,12 @@ def check_array(X: Any, name: str = "X") -> Any:
     refuse_mask(X, name)
     if sp.issparse(X) and X.ndim == 2:
         check_indices(X, name)
-    X = check(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
+    try:
+        X = check(
+            X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name
+        )
+    except OverflowError as error:  # of Python's whole numbers, which have no limit
+        raise ValueError(f"{name} holds a number that is too large for float64 ({error})") from None
     return ops.canonical(X)
 
 
@@ -133,6 +138,13 @@ def refuse_name(y: Any, name: str) -> None:
 def check_indices(X: Any, name: str) -> None:
     """Refuse a sparse matrix with indices out of range: reading it would crash the process."""
     try:
+        places = (
+            (X.row, X.col)
+            if X.format == "coo"
+            else ((X.indices, X.indptr) if X.format in ("csr", "csc", "bsr") else ())
+        )
+        if any(part.dtype.kind not in "iu" for part in places):
+            raise ValueError("its indices are not whole numbers")
         if X.format == "coo":
             sp.coo_matrix((X.data, (X.row, X.col)), shape=X.shape)
         elif X.format in ("csr", "csc", "bsr"):
