@@ -352,6 +352,108 @@ class TestFinding10Messages:
         assert np.isfinite(found.transform(X)).all()
 
 
+def write_table(path, ids, names="abcd", id_name="Unnamed: 0"):
+    lines = [",".join([id_name, *names, "label"])]
+    for place, row in enumerate(X):
+        lines.append(",".join([str(ids[place]), *map(repr, row.tolist()), f"c{Y[place]}"]))
+    path.write_text("\n".join(lines))
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from dualmetric.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        done = CliRunner().invoke(main, list(map(str, arguments)))
+        assert done.exit_code == 0, done.output
+        return done
+
+    return run
+
+
+class TestFinding11Leaks:
+    @pytest.mark.parametrize(
+        ("name", "ids"),
+        [
+            ("Unnamed: 0", range(30)),
+            ("", range(30)),
+            ("id", np.random.default_rng(0).permutation(1000)[:30]),
+            ("time", range(7, 37)),
+        ],
+    )
+    def test_numbers_of_rows_are_noted(self, name, ids, tmp_path):
+        write_table(tmp_path / "a.csv", list(ids), id_name=name)
+        with pytest.warns(UserWarning, match=f"column '{name}' .* is used as a feature.*--drop"):
+            found = read_rows(tmp_path / "a.csv")
+        assert found.X.shape == (30, 5)
+        found = read_rows(tmp_path / "a.csv", drop=[name])
+        assert found.feature_names == ("a", "b", "c", "d")
+        assert (found.ids is None) == (name == "time")
+        found = read_rows(tmp_path / "a.csv", columns=["b", "a"])
+        np.testing.assert_array_equal(found.X, X[:, [1, 0]])
+
+    @pytest.mark.parametrize("values", [Y, X[:, 0], np.arange(30) * 2])
+    def test_other_columns_are_not(self, values, tmp_path):
+        """A warning would be an error here."""
+        write_table(tmp_path / "a.csv", list(values), id_name="size")
+        assert read_rows(tmp_path / "a.csv").X.shape == (30, 5)
+
+    def test_text_ids_are_no_features(self, tmp_path):
+        write_table(tmp_path / "a.csv", [f"doc-{row}" for row in range(30)], id_name="doc_id")
+        found = read_rows(tmp_path / "a.csv")
+        assert (found.id_name, found.id(3)) == ("doc_id", "doc-3")
+        assert found.feature_names == ("a", "b", "c", "d")
+
+    def test_frames(self):
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame(X, columns=list("abcd"))
+        frame["Unnamed: 0"] = range(30)
+        with pytest.warns(UserWarning, match="X: column 'Unnamed: 0' counts the rows"):
+            learner("DuRP").fit(frame, Y)
+        frame["text"] = "red"
+        with pytest.raises(ValueError, match="'text' hold no numbers"):
+            learner("DuRP").fit(frame, Y)
+
+    @pytest.mark.parametrize("form", ["csv", "npz", "parquet"])
+    def test_ids_are_carried(self, form, tmp_path, call):
+        if form == "parquet":
+            pytest.importorskip("pyarrow")
+        ids = [f"doc-{row}" for row in range(30)]
+        write_table(tmp_path / "a.csv", ids, id_name="id")
+        call("fit", "a.csv", "--method", "euclidean", "-o", "m.safetensors")
+        call("transform", "m.safetensors", "a.csv", "-o", f"v.{form}")
+        found = read_rows(f"v.{form}")
+        assert found.ids.tolist() == ids
+        np.testing.assert_allclose(found.X, X)
+        assert "doc-7" in call("neighbors", "m.safetensors", "a.csv", "--query", "7").output
+        call("evaluate", "m.safetensors", "a.csv", "--report", "page.html")
+        assert re.search(r"doc-\d", (tmp_path / "page.html").read_text())
+
+    def test_ids_beside_vectors_in_parquet(self, tmp_path, call):
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        columns = {"id": np.arange(30) * 3, "vector": list(X), "label": Y}
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        call("fit", "a.parquet", "--method", "euclidean", "-o", "m.safetensors")
+        call("transform", "m.safetensors", "a.parquet", "-o", "v.parquet")
+        assert pq.read_table("v.parquet")["id"].to_pylist() == columns["id"].tolist()
+
+    def test_a_dropped_column_is_no_feature_later(self, tmp_path, call):
+        write_table(tmp_path / "a.csv", range(30))
+        arguments = ("fit", "a.csv", "--method", "euclidean", "-o", "m.safetensors")
+        assert "note: a.csv: column 'Unnamed: 0'" in call(*arguments).output
+        assert "note" not in call(*arguments, "--drop", "Unnamed: 0").output
+        assert Metric.load("m.safetensors").feature_names == ("a", "b", "c", "d")
+        assert "note" not in call("transform", "m.safetensors", "a.csv", "-o", "v.csv").output
+        assert Path("v.csv").read_text().startswith("Unnamed: 0,x0,")
+        call(*arguments, "--columns", "a,c")
+        assert Metric.load("m.safetensors").feature_names == ("a", "c")
+
+
 KILLED = """
 import os, signal, sys
 from dualmetric.io.atomic import replacing

@@ -383,7 +383,7 @@ class TestCsv:
             ("a\tb\n1\t2\n", "save it with commas"),
             ("", "it is empty"),
             ("a,b\n", "a header and no rows"),
-            ("label\nred\n", "shape"),
+            ("label\nred\n", "no column of features"),
             ("a,label\n1,\n", "row 0 has no label"),
             ("a,label\n1,0.5\n2,1\n", "some are fractions"),
             ('a,b\n1,"2\n', "line 2 is not csv"),

@@ -5,17 +5,18 @@ import gzip
 import io
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from .._arrays.system import available_memory, format_bytes
 from .._types import Array, Matrix
+from .._validation import is_id_name
 
 FORMS = {
     ".npz": "npz",
@@ -50,6 +51,8 @@ class RowFile:
         Names of the columns of X; ``class_names[y[i]]`` is the class of row i.
     train_idx, test_idx : ndarray of int or None
         Row numbers of the training and the test part; both or neither.
+    ids, id_name : ndarray of shape (n_rows,) or None, str or None
+        Identifiers of the rows, which are not features; and the name of their column.
     """
 
     X: Matrix
@@ -58,12 +61,33 @@ class RowFile:
     class_names: tuple[str, ...] | None = None
     train_idx: Array | None = None
     test_idx: Array | None = None
+    ids: Array | None = None
+    id_name: str | None = None
 
     def label(self, row: int) -> str | None:
         """Name of the class of a row, or None if there are no labels."""
         if self.y is None:
             return None
         return str(self.y[row] if self.class_names is None else self.class_names[self.y[row]])
+
+    def id(self, row: int) -> str | None:
+        """Identifier of a row, or None if there are none."""
+        return None if self.ids is None else str(self.ids[row])
+
+
+class Wanted(NamedTuple):
+    """Which columns of a table are used."""
+
+    label_column: str | None = None
+    columns: tuple[str, ...] | None = None  # those of the features, in this order; None for all
+    drop: tuple[str, ...] = ()  # columns that are left out
+
+    def features(self, names: Sequence[str]) -> list[str]:
+        """Columns of features, of a table that has these besides its labels."""
+        for name in (*(self.columns or ()), *self.drop):
+            label_column_of(names, name)  # an error that lists the columns, if it is not there
+        chosen = names if self.columns is None else self.columns
+        return [name for name in chosen if name not in self.drop]
 
 
 def form_of(path: Path) -> str:
@@ -232,6 +256,12 @@ def label_column_of(names: Sequence[str], wanted: str | None) -> str | None:
         return wanted
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     raise FileError(f"there is no column {wanted!r}; there are {shown}")
+
+
+def id_column_of(names: Sequence[str], label: str | None, features: Collection[str]) -> str | None:
+    """First column with a usual name of ids that is neither the label nor one of the features."""
+    rest = (name for name in names if name != label and name not in features)
+    return next(filter(is_id_name, rest), None)
 
 
 def import_extra(module: str, extra: str) -> Any:
