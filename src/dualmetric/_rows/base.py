@@ -1,5 +1,6 @@
 """`Rows`: one interface to rows in memory, on disk, on a device and on a cluster."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -118,11 +119,18 @@ def check_array(X: Any, name: str = "X") -> Any:
     if sp.issparse(X) and X.ndim == 2:
         check_indices(X, name)
     try:
-        X = check(
-            X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name
-        )
+        with np.errstate(invalid="ignore"):  # of sums of ∞ and −∞, which are refused
+            X = check(
+                X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name
+            )
     except OverflowError as error:  # of Python's whole numbers, which have no limit
         raise ValueError(f"{name} holds a number that is too large for float64 ({error})") from None
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{re.escape(name)}\b", str(error)):
+            raise
+        said = str(error)
+        said = said if len(said) < 500 else f"{said[:250]} … {said[-250:]}"  # some show the array
+        raise type(error)(f"{name} cannot be used as rows of numbers: {said}") from None
     return ops.canonical(X)
 
 

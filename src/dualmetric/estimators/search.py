@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays.namespace import to_numpy
@@ -27,7 +26,7 @@ from ..scatter import DENSE_LIMIT
 from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
 from ._candidates import Candidate, fixed_options, n_groups, score_candidates
-from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
+from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
 from .dual import DuOri, DuRP
 from .whitening import Whitening
 
@@ -196,7 +195,7 @@ class MetricCV(LearnedMetricEstimator):
             Itself.
         """
         check_options(self)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = seed_of(self.random_state)
         # the rows that the chosen estimator, which gets this seed, will choose as well
         training = open_training(self, X, y, generator(seed))
         rows, supervision = to_numpy(training.X), training.supervision
