@@ -171,6 +171,67 @@ class TestFinding4MixedState:
         assert found.transform(X).shape[0] == len(X)
 
 
+def on_a_grid(n, dtype):
+    """Rows with many equal distances, in classes that overlap."""
+    rng = np.random.default_rng(0)
+    return (np.rint(2 * rng.standard_normal((n, 30))) / 7).astype(dtype), np.arange(n) % 5
+
+
+class TestFinding5LastDigits:
+    """docs/reliability.md says what is the same to the last bit, and what is nearly the same."""
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("n", [300, 1800])
+    def test_the_order_of_sums_decides_nothing(self, n, dtype):
+        """Columns in another order have other rounding errors and the same distances."""
+        from dualmetric.supervision.sampling import sample_triplets
+
+        rows, y = on_a_grid(n, dtype)
+        order = np.random.default_rng(1).permutation(rows.shape[1])
+        for margin in (60 / 49, 8 / 49):
+            first, second = (
+                sample_triplets(given, y, 3000, "active", np.random.default_rng(0), margin=margin)
+                for given in (rows, np.ascontiguousarray(rows[:, order]))
+            )
+            np.testing.assert_array_equal(first, second)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_changes_of_the_seventh_digit_decide_nothing(self, dtype):
+        rows, y = on_a_grid(300, dtype)
+        noise = 1 + 1e-7 * np.random.default_rng(1).standard_normal(rows.shape)
+        models = [
+            DuRP(5, n_triplets=2000, random_state=0).fit(given, y)
+            for given in (rows, (rows * noise).astype(dtype))
+        ]
+        first, second = (model.comparisons_.index for model in models)
+        np.testing.assert_array_equal(first, second)
+        first, second = (model.pair_distance(rows[:99], rows[99:198]) for model in models)
+        np.testing.assert_allclose(first, second, rtol=1e-3, atol=1e-4 * first.max())
+
+    def test_other_numbers_of_threads(self, monkeypatch):
+        from threadpoolctl import threadpool_limits
+
+        rng = np.random.default_rng(0)
+        y = np.arange(800) % 6
+        rows = (rng.standard_normal((800, 60)) + 3 * np.eye(6, 60)[y]).astype(np.float32)
+        models = []
+        for threads in (1, 2):
+            monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+            with threadpool_limits(threads):
+                models.append(DuRP(10, n_triplets=2000, random_state=0).fit(rows, y))
+        first, second = (model.comparisons_.index for model in models)
+        np.testing.assert_array_equal(first, second)
+        first, second = (model.pair_distance(rows[:300], rows[300:600]) for model in models)
+        np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4 * first.max())
+
+    def test_the_same_seed_has_the_same_bits(self):
+        rows, y = on_a_grid(300, np.float32)
+        first, second = (
+            DuRP(5, n_triplets=500, random_state=0).fit(rows, y).metric_.factor for _ in range(2)
+        )
+        np.testing.assert_array_equal(first, second)
+
+
 class TestFinding6ZeroMetric:
     @pytest.mark.filterwarnings("ignore:LMNN")
     @pytest.mark.parametrize("n_components", [None, 2])
