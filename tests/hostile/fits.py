@@ -84,7 +84,10 @@ class Fit:
         if not finite(mapped):
             return "not finite", ""
         if metric.lift is None and metric.n_features <= 60 and metric.before is None:
-            M = metric.matrix().astype(np.float64)
+            try:
+                M = metric.matrix().astype(np.float64)
+            except ValueError as error:
+                return "refused", str(error)
             size = np.abs(M).max()
             if not np.isfinite(size):
                 return "not finite", "matrix()"

@@ -173,8 +173,8 @@ def _active(
     margin is computed again, by differences in float64, and a tie is not active.
     """
     limit = margin - _TIE * abs(margin)
-    longest = float(to_numpy(ops.row_lengths(X)).max()) ** 2
-    doubt = 2 * _TIE * abs(margin) + 32 * np.finfo(precision(X)).eps * longest
+    longest = float(to_numpy(ops.row_lengths(X)).max())
+    doubt = 2 * _TIE * abs(margin) + 32 * np.finfo(precision(X)).eps * longest * longest
 
     def decide(index: Array) -> Array:
         found = compare(index)
