@@ -138,7 +138,7 @@ def main():
         return 0
     folder = Path(given.keep)
     folder.mkdir(parents=True, exist_ok=True)
-    counts, begin = Counter(), time.monotonic()
+    counts, begin, code = Counter(), time.monotonic(), commit()
 
     def tell(found):
         counts[found["outcome"]] += 1
@@ -157,7 +157,7 @@ def main():
     for outcome, number in counts.most_common():
         print(f"{number:8,}  {outcome}")
     if given.results:
-        record = {"kind": given.kind, "commit": commit(), "seed": given.seed, "cases": total}
+        record = {"kind": given.kind, "commit": code, "seed": given.seed, "cases": total}
         record |= {"outcomes": dict(sorted(counts.items()))}
         record["seconds"] = round(time.monotonic() - begin)
         record["day"] = time.strftime("%Y-%m-%d")

@@ -363,6 +363,7 @@ def main():
     kept = Path(given.keep)
     kept.mkdir(parents=True, exist_ok=True)
     outcomes, faults, begin = Counter(), Counter(), time.monotonic()
+    code = campaign.commit()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         for seed in range(given.seed, given.seed + given.count):
@@ -385,7 +386,7 @@ def main():
         for what, number in counts.most_common():
             print(f"{number:8,}  {what}")
     if given.results:
-        record = {"kind": "faults", "commit": campaign.commit(), "seed": given.seed}
+        record = {"kind": "faults", "commit": code, "seed": given.seed}
         record |= {"cases": sum(faults.values()), "faults": dict(sorted(faults.items()))}
         record |= {"outcomes": dict(sorted(outcomes.items())), "seconds": round(seconds)}
         record["day"] = time.strftime("%Y-%m-%d")
