@@ -552,3 +552,44 @@ class TestFinding12Leftovers:
         (tmp_path / "b.part").write_bytes(b"mine")
         write_atomically(tmp_path / "b", b"x")
         assert sorted(os.listdir(tmp_path)) == [".dualmetric-notes", "b", "b.part"]
+
+
+class TestFoundByCampaigns:
+    """Failed cases of `make hostile`, each as the case that it was."""
+
+    @pytest.mark.parametrize(
+        "seed",
+        [
+            2938,  # the matrix of a metric overflows
+            5326,  # landmarks of a lift that overflow
+            7526,  # blocks=dict
+            7905,  # rows of a class that are all the same
+            8205,  # reg so small that weights are infinite
+            100527,  # ARPACK's directions beyond the rank of sparse rows differ from call to call
+            102236,  # a covariance that loses the differences of rows far from zero
+            102410,  # a margin of 2**63
+            102832,  # LAPACK finds no eigenvalue of a wide spectrum
+        ],
+    )
+    def test_fits(self, seed):
+        from hostile import campaign
+
+        outcome, said = campaign.make_case("fits", seed).run()
+        assert outcome in campaign.GOOD, said
+
+    def test_narrow_numbers(self):
+        with pytest.raises(ValueError, match=r"n_triplets must be .*too narrow"):
+            DuRP(n_triplets=np.int8(3)).fit(X, Y)
+        with pytest.raises(ValueError, match=r"n_projections must be .*above 2,147,483,647"):
+            DuRP(10**30).fit(X, Y)
+
+    def test_components_of_sparse_rows_of_low_rank(self):
+        from dualmetric._arrays import ops
+
+        rows = sp.csr_matrix(np.outer(np.arange(1.0, 31.0), [1.0, 0, 2, 0, 0, 3, 0, 0]))
+        first, second = (ops.principal_components(rows, 3, 0) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+
+    def test_cv_is_named(self):
+        with pytest.raises(ValueError, match="cv="):
+            MetricCV(cv=[0.5, None]).fit(X, Y)

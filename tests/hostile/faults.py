@@ -302,7 +302,7 @@ if __name__ == "__main__":
     import dask.array as da
     from distributed import Client, LocalCluster
     from dualmetric import DuRP
-    draw, fault = random.Random(int(sys.argv[1])), sys.argv[2]
+    draw, fault, mark = random.Random(int(sys.argv[1])), sys.argv[2], sys.argv[3]
     X = np.random.default_rng(0).standard_normal((4000, 30)); y = np.arange(4000) % 4
     X[np.arange(4000), y] += 3
     model = DuRP(5, n_triplets=2000, random_state=0, shrinkage=0.5, all_rows=True, max_rows=500)
@@ -312,8 +312,8 @@ if __name__ == "__main__":
                       dashboard_address=None) as cluster, Client(cluster) as client:
         def slow(block):
             time.sleep(0.05)
-            if fault == "memory" and not os.path.exists(sys.argv[3]):
-                open(sys.argv[3], "w").close()
+            if fault == "memory" and not os.path.exists(mark):
+                open(mark, "w").close()
                 waste = [np.ones(2**27) for _ in range(10)]
                 time.sleep(5)
             return block
