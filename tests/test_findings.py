@@ -284,6 +284,7 @@ class TestFinding7DamagedFiles:
             ("a.svm.gz", b"\x1f\x8b\x08\x00" + b"\xff" * 100),
             ("a.parquet", b"PAR1" + b"\xff" * 100 + b"PAR1"),
         ],
+        ids=lambda value: value if isinstance(value, str) else "",
     )
     def test_is_named(self, name, content, tmp_path):
         if name.endswith("parquet"):

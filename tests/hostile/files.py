@@ -6,6 +6,7 @@ import io
 import tempfile
 import warnings
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,9 @@ READERS = {
 }
 
 
+KINDS = [kind for kind in READERS if "parquet" not in kind or find_spec("pyarrow")]
+
+
 # --- damage ---------------------------------------------------------------------------------
 
 
@@ -260,7 +264,7 @@ class Damage:
     """A case: a damaged file and its reader."""
 
     def __init__(self, draw):
-        self.kind = draw.choice(list(READERS))
+        self.kind = draw.choice(KINDS)
         self.name, self.read, write = READERS[self.kind]
         self.whole = write(self.name)
         self.how, self.content = damaged(draw, self.name, self.whole)
