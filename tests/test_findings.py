@@ -594,3 +594,25 @@ class TestFoundByCampaigns:
     def test_cv_is_named(self):
         with pytest.raises(ValueError, match="cv="):
             MetricCV(cv=[0.5, None]).fit(X, Y)
+
+    @pytest.mark.skipif(os.name == "nt", reason="files cannot be locked in this way there")
+    def test_two_writers_of_results(self, tmp_path):
+        """Found by `make faults`: one cut off what the other had just written."""
+        import json
+        from multiprocessing import get_context
+
+        path, context = tmp_path / "cells.jsonl", get_context("spawn")
+        writers = [context.Process(target=append_results, args=(path, name)) for name in "ab"]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        found = [json.loads(line) for line in path.read_text().splitlines()]
+        assert len(found) == 400
+
+
+def append_results(path, name):
+    from dualmetric.paper.cells import _append
+
+    for number in range(200):
+        _append(path, {"name": name, "number": number, "long": "x" * 500})

@@ -5,7 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 try:
     import fcntl
@@ -55,6 +55,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
+def lock(file: Any) -> None:
+    """Wait until no other process has locked an open file; closing it ends the lock."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
 def _create(folder: Path) -> tuple[int, Path]:
     """A new file that is locked for as long as this process has it open."""
     while True:
@@ -66,8 +73,7 @@ def _create(folder: Path) -> tuple[int, Path]:
             error.filename = None  # of no use to the caller
             raise
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # some file systems have no locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             if os.fstat(handle).st_nlink == 0:  # taken for a leftover before it was locked
                 os.close(handle)
                 continue

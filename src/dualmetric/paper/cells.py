@@ -16,6 +16,7 @@ from typing import Any
 
 from .._arrays.system import available_memory
 from .._validation import warn
+from ..io.atomic import lock
 from .fingerprint import fingerprint
 
 FORMAT = 3
@@ -276,15 +277,15 @@ def _append(path: Path, content: dict[str, Any]) -> None:
     """Append one whole line, in place of a cut one; it is on the disk before this returns."""
     line = (json.dumps(content, ensure_ascii=False) + "\n").encode()
     with path.open("a+b") as file:
+        lock(file)  # a cut line must not be that of another process, which is still writing it
         file.seek(0)
         end = file.read().rfind(b"\n") + 1
-    try:
-        os.truncate(path, end)
-        with path.open("ab") as file:
+        try:
+            os.truncate(path, end)
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.truncate(path, end)
-        raise
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(path, end)
+            raise
