@@ -307,15 +307,17 @@ if __name__ == "__main__":
     X[np.arange(4000), y] += 3
     model = DuRP(5, n_triplets=2000, random_state=0, shrinkage=0.5, all_rows=True, max_rows=500)
     expected = model.fit(X, y).transform(X[:50])
-    limit = "1GiB"
+    limit = "700MiB"
     with LocalCluster(2, processes=True, threads_per_worker=1, memory_limit=limit,
                       dashboard_address=None) as cluster, Client(cluster) as client:
         def slow(block):
             time.sleep(0.05)
             if fault == "memory" and not os.path.exists(mark):
                 open(mark, "w").close()
-                waste = [np.ones(2**27) for _ in range(10)]
-                time.sleep(5)
+                waste = []
+                for _ in range(10):
+                    waste.append(np.ones(2**24))
+                    time.sleep(0.3)
             return block
         rows = da.from_array(X, chunks=(200, 30)).map_blocks(slow, dtype=X.dtype)
         if fault == "lost":
