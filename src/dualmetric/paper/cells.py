@@ -275,15 +275,16 @@ def _read(path: Path) -> list[tuple[int, bytes]]:
 
 def _append(path: Path, content: dict[str, Any]) -> None:
     """Append one whole line, in place of a cut one; it is on the disk before this returns."""
-    line = (json.dumps(content, ensure_ascii=False) + "\n").encode()
-    with path.open("a+b") as file:
+    left = (json.dumps(content, ensure_ascii=False) + "\n").encode()
+    # without a buffer, which would be written once more when the file is closed after an error
+    with path.open("a+b", buffering=0) as file:
         lock(file)  # a cut line must not be that of another process, which is still writing it
         file.seek(0)
-        end = file.read().rfind(b"\n") + 1
+        end = file.readall().rfind(b"\n") + 1
         try:
             os.truncate(path, end)
-            file.write(line)
-            file.flush()
+            while left:
+                left = left[file.write(left) :]
             os.fsync(file.fileno())
         except OSError:
             with contextlib.suppress(OSError):
