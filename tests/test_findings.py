@@ -609,7 +609,8 @@ class TestFoundByCampaigns:
         for writer in writers:
             writer.join()
         found = [json.loads(line) for line in path.read_text().splitlines()]
-        assert len(found) == 120
+        assert found[0] == {"settings": 1}
+        assert len(found) == 121
 
 
 def append_results(path, name):
@@ -622,5 +623,6 @@ def append_results(path, name):
         truncate(*arguments)
 
     os.truncate = slowly
+    _append(path, {"settings": 1}, first=True)
     for number in range(60):
         _append(path, {"name": name, "number": number, "long": "x" * 500})
