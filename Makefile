@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs bench bench-full bench-parts clean
+.PHONY: demo test lint docs bench bench-full bench-parts hostile faults clean
 
 demo: $(VENV)/.ready
 	$(BIN)/dualmetric demo
@@ -40,6 +40,23 @@ bench-parts: $(TOOLS)
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/wide.py text words tdt30 usps
 	$(BIN)/python benchmarks/tables.py
+
+# Hostile input and faults at random moments: make hostile SEED=7 COUNT=5000, or MINUTES=60. Cases that
+# fail are kept in build/hostile. Counts of the documentation are made by
+# make hostile faults COUNT=20000 CAMPAIGNS=tests/hostile/results.jsonl, then docs/store_reliability.py
+SEED ?= 0
+COUNT ?= 1000
+MINUTES ?= inf
+CAMPAIGNS ?= build/hostile/results.jsonl
+CAMPAIGN := --seed $(SEED) --count $(COUNT) --minutes $(MINUTES) --results $(CAMPAIGNS)
+HOSTILE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src:tests $(BIN)/python -m hostile
+
+hostile: $(TOOLS)
+	$(HOSTILE).campaign fits $(CAMPAIGN)
+	$(HOSTILE).campaign files $(CAMPAIGN)
+
+faults: $(TOOLS)
+	$(HOSTILE).faults $(CAMPAIGN)
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'

@@ -1158,10 +1158,17 @@ class TestTransform:
 
     def test_columns_in_another_order(self, learned, folder):
         (folder / "a.csv").write_text(",".join(reversed(NAMES)) + "\n1,2,3,4,5,6\n")
+        (folder / "b.csv").write_text(",".join(NAMES) + "\n6,5,4,3,2,1\n")
+        for name in "ab":
+            assert run("transform", learned, f"{name}.csv", "-o", f"{name}.npy").exit_code == 0
+        np.testing.assert_array_equal(np.load("a.npy"), np.load("b.npy"))
+
+    def test_columns_of_other_names(self, learned, folder):
+        (folder / "a.csv").write_text(",".join(NAMES).replace("green", "grün") + "\n1,2,3,4,5,6\n")
         line = refused("transform", learned, "a.csv", "-o", "v.npy")
         assert line == (
-            "a.csv: column 0 (counted from 0) is '[bold]odd', but the metric was learned with "
-            "'green' there: put the columns in the same order"
+            "a.csv: column 0 (counted from 0) is 'grün', but the metric was learned with 'green' "
+            "there: put the columns in the same order"
         )
 
     def test_the_input_is_kept(self, learned, folder):

@@ -69,3 +69,14 @@ def test_every_page_is_in_a_table_of_contents():
             entries = [line for line in block.split("\n") if line and not line.startswith(":")]
             listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
     assert {page.resolve() for page in PAGES} - listed == {(DOCS / "index.md").resolve()}
+
+
+def test_counts_of_campaigns_are_those_stored(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    import store_reliability
+
+    made = store_reliability.section()
+    text = store_reliability.PAGE.read_text(encoding="utf-8")
+    assert made in text
+    assert store_reliability.page(text, made) == text
+    assert all(f"| {name} |" in made for name in ("hostile fits", "damaged files", "faults"))

@@ -693,7 +693,7 @@ def test_outside_of_a_lift_is_refused():
 
 def test_rows_too_wide_to_transform_still_have_distances(monkeypatch):
     metric = make_outside(d=400, rank=2)
-    X = sp.random_array((300, 400), density=0.01, format="csr", rng=np.random.default_rng(0))
+    X = sp.random(300, 400, density=0.01, format="csr", random_state=0)
     expected = metric.distance(X[:2], X[2:4])
     monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: 1_000_000)
     with pytest.raises(ValueError, match=r"300 transformed rows of 400 numbers needs .* Transform"):

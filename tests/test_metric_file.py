@@ -215,7 +215,8 @@ def test_numbers_that_json_does_not_have(tmp_path):
 
 def test_files_from_before_the_cosine(tmp_path):
     (tmp_path / "m").write_bytes(file_bytes())
-    metric = Metric.load(tmp_path / "m")
+    with pytest.warns(UserWarning, match="m has no checksum.*written by dualmetric 0.1"):
+        metric = Metric.load(tmp_path / "m")
     assert (metric.kind, metric.centre) == ("euclidean", None)
 
 
@@ -315,6 +316,9 @@ def not_finite(value):
     return factor
 
 
+# safetensors before 0.6 has other words for the same faults
+_HEADER = "integer `-|(?i:invalid ?header ?deserialization)"
+_OFFSET = "(?i:invalid ?offset)"
 DAMAGED = {
     "empty": (b"", "not a metric file"),
     "text": (b"width,height\n1,2\n", "not a metric file"),
@@ -325,14 +329,14 @@ DAMAGED = {
     "header beyond the end": (struct.pack("<Q", 1000) + b"{}", "not a metric file"),
     "header is not JSON": (struct.pack("<Q", 8) + b"{{{{{{{{", "not a metric file"),
     "header of 100 MB that is not there": (struct.pack("<Q", 10**8) + b"{}", "not a metric file"),
-    "negative shape": (raw_bytes({"factor": tensor([-5, -2], [0, 80])}, bytes(80)), "integer `-5`"),
+    "negative shape": (raw_bytes({"factor": tensor([-5, -2], [0, 80])}, bytes(80)), _HEADER),
     "negative offset": (
         raw_bytes({"factor": tensor([5, 2], [-80, 0])}, bytes(80)),
-        "integer `-80`",
+        _HEADER,
     ),
     "offsets reversed": (
         raw_bytes({"factor": tensor([5, 2], [80, 0])}, bytes(80)),
-        "invalid offset for tensor `factor`",
+        _OFFSET,
     ),
     "offset beyond the end": (
         raw_bytes({"factor": tensor([5, 2], [0, 80])}, bytes(40)),
@@ -344,11 +348,11 @@ DAMAGED = {
     ),
     "shape beyond counting": (
         raw_bytes({"factor": tensor([2**40, 2**40], [0, 80])}, bytes(80)),
-        "overflow",
+        "(?i:overflow)",
     ),
     "shape that overflows to nothing": (
         raw_bytes({"factor": tensor([2**61, 8], [0, 0])}),
-        "overflow",
+        "(?i:overflow)",
     ),
     "vast and empty": (raw_bytes({"factor": tensor([2**60, 0], [0, 0])}), "got F64 of shape"),
     "no dimensions": (raw_bytes({"factor": tensor([], [0, 8])}, bytes(8)), r"of shape \(\)"),
@@ -366,24 +370,24 @@ DAMAGED = {
     ),
     "overlap": (
         raw_bytes({"factor": tensor([5, 2], [0, 80]), "centre": tensor([2], [64, 80])}, bytes(80)),
-        "invalid offset",
+        _OFFSET,
     ),
     "the same numbers twice": (
         raw_bytes({"factor": tensor([5], [0, 40]), "centre": tensor([5], [0, 40])}, bytes(40)),
-        "invalid offset",
+        _OFFSET,
     ),
-    "gap": (raw_bytes({"factor": tensor([5, 2], [8, 88])}, bytes(88)), "invalid offset"),
+    "gap": (raw_bytes({"factor": tensor([5, 2], [8, 88])}, bytes(88)), _OFFSET),
     "fractional shape": (
         raw_bytes({"factor": tensor([5.5, 2], [0, 80])}, bytes(80)),
         "damaged or cut short",
     ),
     "unknown kind of number": (
         raw_bytes({"factor": tensor([5, 2], [0, 80], "F\n\x1b[31m")}, bytes(80)),
-        r"unknown variant `F\\n\\x1b",
+        rf"unknown variant `F\\n\\x1b|{_HEADER}",
     ),
     "complex numbers": (
         raw_bytes({"factor": tensor([5, 2], [0, 80], "C64")}, bytes(80)),
-        "expected floats .* got C64",
+        f"expected floats .* got C64|{_HEADER}",
     ),
     "brain floats": (
         raw_bytes({"factor": tensor([5, 2], [0, 20], "BF16")}, bytes(20)),
@@ -609,7 +613,7 @@ def test_damaged_files_are_named(kind, tmp_path):
     content, message = DAMAGED[kind]
     path = tmp_path / "bad.metric"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"bad\.metric .*{message}") as caught:
+    with pytest.raises(ValueError, match=rf"bad\.metric .*({message})") as caught:
         Metric.load(path)
     assert str(caught.value).isprintable()  # one line, with nothing that speaks to a terminal
     assert len(str(caught.value)) < 500
@@ -839,6 +843,7 @@ def test_the_documented_reader(dtype, distance, identity, idf, documented, tmp_p
         metric = metric.with_idf(np.arange(1, 6).astype(dtype)) if idf else metric
         metric.save(tmp_path / "m")
         found, tensors = documented["read_metric"](tmp_path / "m")
+        assert len(found.pop("checksum")) == 64
         assert found == {
             "version": 2 if idf else 1,
             "n_features": 5,
@@ -858,6 +863,7 @@ def test_the_documented_reader_of_a_lift(dtype, cosine, documented, tmp_path):
     metric = make_lifted(dtype, cosine)
     metric.save(tmp_path / "m")
     found, tensors = documented["read_metric"](tmp_path / "m")
+    assert len(found.pop("checksum")) == 64
     assert found == {
         "version": 3,
         "n_features": 5,

@@ -127,8 +127,8 @@ class TestNpz:
             ({"X": X, "train_idx": [0.5], "test_idx": [1]}, "not a list of row numbers"),
             ({"data": [1.0], "indices": [5], "indptr": [0, 1], "shape": [1, 3]}, "damaged"),
             ({"data": [1.0], "indices": [0], "indptr": [0, 9], "shape": [1, 3]}, "damaged"),
-            ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "damaged"),
-            ({"data": [1.0], "format": "csx"}, "damaged"),
+            ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "no array 'shape', but"),
+            ({"data": [1.0], "format": "csx"}, "of form 'csx'"),
             ({"data": [np.inf], "indices": [0], "indptr": [0, 0, 1], "shape": [2, 3]}, "row 1 "),
         ],
     )
@@ -383,7 +383,7 @@ class TestCsv:
             ("a\tb\n1\t2\n", "save it with commas"),
             ("", "it is empty"),
             ("a,b\n", "a header and no rows"),
-            ("label\nred\n", "shape"),
+            ("label\nred\n", "no column of features"),
             ("a,label\n1,\n", "row 0 has no label"),
             ("a,label\n1,0.5\n2,1\n", "some are fractions"),
             ('a,b\n1,"2\n', "line 2 is not csv"),
@@ -497,7 +497,10 @@ class TestParquet:
 
     def test_null_vectors_of_fixed_size(self, pa):
         kind = pa.list_(pa.float32(), 2)
-        self.write(pa, {"v": pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind)})
+        try:
+            self.write(pa, {"v": pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind)})
+        except pa.ArrowNotImplementedError:
+            pytest.skip("this version of pyarrow does not write such columns")
         refused("a.parquet", r"row group 0 \(rows 0 to 2, .*some vectors are missing")
 
     @pytest.mark.parametrize(

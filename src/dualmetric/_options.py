@@ -14,6 +14,7 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 
 _T = TypeVar("_T", bound=type)
+_MOST = 2**31 - 1  # of a whole number
 _KINDS: dict[str, tuple[Any, str]] = {
     "int": (Integral, "a whole number"),
     "float": (Real, "a finite number"),
@@ -73,11 +74,17 @@ class Option:
         wrong_bool = isinstance(value, bool | np.bool_) and self.kind != "bool"
         if wrong_bool or not isinstance(value, _KINDS[self.kind][0]):
             raise TypeError(problem)
+        if isinstance(value, np.number) and value.dtype.itemsize < 4:
+            raise ValueError(
+                f"{problem}, too narrow a type to calculate with: use int() or float()"
+            )
         if self.kind in ("int", "float"):
             with np.errstate(over="ignore"):
                 number = float(value) if abs(value) < 1e300 else np.inf
             low = -np.inf if self.low is None else self.low
             high = np.inf if self.high is None else self.high
+            if self.kind == "int" and number > _MOST:
+                raise ValueError(f"{problem}, which is above {_MOST:,}")
             if not (np.isfinite(number) and low <= number <= high) or (
                 self.above and number == low
             ):

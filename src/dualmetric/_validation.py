@@ -1,5 +1,6 @@
 """Checks of input that scikit-learn's own validation leaves out."""
 
+import re
 import sys
 import warnings
 from numbers import Integral
@@ -11,6 +12,8 @@ from ._arrays.namespace import to_numpy
 from ._types import Array
 
 _PACKAGE = __name__.partition(".")[0]
+# also no name at all, as pandas writes its index
+_ID_NAME = re.compile(r"|(unnamed: ?|level_)\d+|index|row|(.*[_ ])?(id|uuid)", re.IGNORECASE)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
@@ -19,6 +22,34 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def is_id_name(name: Any) -> bool:
+    """Whether a column of this name usually holds row numbers or identifiers."""
+    return isinstance(name, str) and _ID_NAME.fullmatch(name.strip()) is not None
+
+
+def warn_of_ids(X: Any, names: Any, source: str, remedy: str) -> None:
+    """Warn where a feature looks like the numbers or identifiers of the rows.
+
+    These follow the order of the rows, which often is that of the classes: they make held-out
+    scores better and tell nothing about new rows.
+    """
+    if names is None or not isinstance(X, np.ndarray) or X.shape[0] < 10:
+        return
+    consecutive = np.flatnonzero(X[1] - X[0] == 1)
+    named = [place for place, name in enumerate(names) if is_id_name(name)]
+    for place in np.union1d(consecutive, named).astype(int):
+        column = X[:, place]
+        if not np.isfinite(column).all() or (column != np.trunc(column)).any():
+            continue
+        counts = (np.diff(column) == 1).all()
+        if counts or (place in named and len(np.unique(column)) == len(column)):
+            what = "counts the rows" if counts else "has another whole number in each row"
+            warn(
+                f"{source}: column {names[place]!r} {what}, like an index or an id, and is used as "
+                f"a feature: scores may look better than they are. {remedy}"
+            )
 
 
 def check_whole(value: Any, name: str) -> None:

@@ -43,7 +43,11 @@ def read_blocks(given: Any, n_features: int, names: Any = None) -> Partition:
     """Check ``blocks`` against the features of X, and number the block of each column."""
     if isinstance(given, Partition):
         return given
-    if isinstance(given, str | slice) or not hasattr(given, "__len__") or not len(given):
+    try:
+        empty = isinstance(given, str) or len(given) == 0
+    except TypeError:
+        empty = True
+    if empty:
         raise ValueError(
             "blocks must be a list of widths, of slices or of lists of column names; got "
             f"{brief(given)}"

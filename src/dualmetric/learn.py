@@ -306,7 +306,11 @@ def solve(
         rng=rng,
         callback=callback,
     )
-    return solution, solution.beta / (reg * len(problem.comparisons) * problem.unit**2)
+    with np.errstate(all="ignore"):
+        weight = solution.beta / (reg * len(problem.comparisons) * problem.unit**2)
+    if not np.isfinite(weight).all():
+        raise ValueError(f"reg={reg:g} is too small: the metric is out of the range of floats")
+    return solution, weight
 
 
 def rebuild(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._arrays import eigen, ops
-from ._arrays.namespace import blocks_of, like, namespace, precision
+from ._arrays.namespace import blocks_of, like, namespace, precision, to_numpy
 from ._types import Matrix
 
 LANDMARKS = 2000
@@ -80,6 +80,9 @@ def rbf_lift(
     lift = Lift(landmarks, float(f"{1.0 / median:.3g}"))
     # in float64: vectors of near eigenvalues would turn with every rounding
     landmarks64 = namespace(X).astype(landmarks, namespace(X).float64)
+    with np.errstate(over="ignore"):
+        longest = float(to_numpy(ops.row_lengths(landmarks64)).max())
+    ops.check_range(longest * longest, X)
     K = lift.apply(landmarks64, ops.square(len(chosen), landmarks64, diagonal=1.0))
     values, vectors = eigen.eigh(0.5 * (K + K.T))
     keep = np.flatnonzero(values > _SMALLEST * values[-1])

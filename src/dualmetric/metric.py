@@ -358,7 +358,13 @@ class Metric:
         )
         omega, factor, gains = linear.low_rank_form()
         plain = omega**2 * np.eye(d, dtype=dtype)
-        M = plain if factor is None else plain + (factor * gains.astype(dtype)) @ factor.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            M = plain if factor is None else plain + (factor * gains.astype(dtype)) @ factor.T
+        if not np.isfinite(M).all():
+            raise ValueError(
+                f"the matrix of this metric is out of the range of {dtype}: use the factor "
+                "(metric.factor), M = L Lᵀ"
+            )
         if self.first.blocks is None:
             return M
         weights = self.first.blocks.column_weights().astype(dtype)

@@ -88,8 +88,8 @@ def scatter_of(
     """
     if within.trace <= 0.0:
         raise ValueError(
-            "rows that belong together do not differ at all, so there is no scatter to whiten by: "
-            "use shrinkage=1.0"
+            "rows of X that belong together do not differ at all, so there is no scatter to whiten "
+            "by: use shrinkage=1.0"
         )
     if X.shape[1] > DENSE_LIMIT:
         return ProductScatter(X, within, shrinkage)

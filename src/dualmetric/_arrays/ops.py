@@ -29,6 +29,7 @@ from .namespace import (
 )
 from .system import fill_by_threads, run_blocks
 
+_SMALL = 2**24  # bytes up to which sparse rows are written out, where that is more exact
 OUT_OF_RANGE = (
     "the numbers in X are too large or too small for their precision: bring them near 1, for "
     "example with StandardScaler, or pass float64"
@@ -535,11 +536,21 @@ def principal_components(X: Matrix, m: int, seed: int) -> Matrix:
     rows = to_numpy(X)  # scikit-learn works on the host
     n, d = rows.shape
     solver = "auto"
-    if is_sparse(rows):
+    if is_sparse(rows) and rows.dtype.itemsize * n * d <= _SMALL:
+        rows = rows.toarray()
+    if not is_sparse(rows):
+        # the covariance of rows far from zero would lose their differences
+        rows = minus_mean(rows)
+    else:
         # components have no unit, and the sparse solver stops too early on small numbers
         rows = (rows / np.sqrt(mean_sq_distance(rows))).astype(rows.dtype)
         if m >= min(n, d):
             # all of them, which ARPACK cannot give; n centred rows have at most n − 1
             m, solver = (n - 1, "arpack") if n <= d else (d, "covariance_eigh")
     pca = PCA(n_components=min(m, n, d), svd_solver=solver, random_state=seed).fit(rows)
-    return like(np.ascontiguousarray(pca.components_.T, dtype=rows.dtype), X)
+    found = pca.components_.T
+    if is_sparse(rows):
+        # beyond the rank of X, ARPACK returns directions that differ from call to call
+        spread = pca.singular_values_
+        found = found[:, spread > spread.max() * max(n, d) * np.finfo(rows.dtype).eps]
+    return like(np.ascontiguousarray(found, dtype=rows.dtype), X)

@@ -1,5 +1,6 @@
 """`Rows`: one interface to rows in memory, on disk, on a device and on a cluster."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -117,7 +118,19 @@ def check_array(X: Any, name: str = "X") -> Any:
     refuse_mask(X, name)
     if sp.issparse(X) and X.ndim == 2:
         check_indices(X, name)
-    X = check(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name)
+    try:
+        with np.errstate(invalid="ignore"):  # of sums of ∞ and −∞, which are refused
+            X = check(
+                X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name=name
+            )
+    except OverflowError as error:  # of Python's whole numbers, which have no limit
+        raise ValueError(f"{name} holds a number that is too large for float64 ({error})") from None
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{re.escape(name)}\b", str(error)):
+            raise
+        said = str(error)
+        said = said if len(said) < 500 else f"{said[:250]} … {said[-250:]}"  # some show the array
+        raise type(error)(f"{name} cannot be used as rows of numbers: {said}") from None
     return ops.canonical(X)
 
 
@@ -133,6 +146,13 @@ def refuse_name(y: Any, name: str) -> None:
 def check_indices(X: Any, name: str) -> None:
     """Refuse a sparse matrix with indices out of range: reading it would crash the process."""
     try:
+        places = (
+            (X.row, X.col)
+            if X.format == "coo"
+            else ((X.indices, X.indptr) if X.format in ("csr", "csc", "bsr") else ())
+        )
+        if any(part.dtype.kind not in "iu" for part in places):
+            raise ValueError("its indices are not whole numbers")
         if X.format == "coo":
             sp.coo_matrix((X.data, (X.row, X.col)), shape=X.shape)
         elif X.format in ("csr", "csc", "bsr"):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._types import Array
+from .._validation import warn_of_ids
 from .base import MemoryRows, check_array
 
 
@@ -43,6 +44,8 @@ def open_frame(
         values = _numbers(nw, frame, columns, kinds, name)
         column_names = string_names(columns)
     rows = MemoryRows(check_array(values, name), column_names, name)
+    if names is None:  # with names, these are the features that a metric was learned with
+        warn_of_ids(rows.take(), column_names, name, "Leave it out: X.drop(columns=[…]).")
     return rows, y if label is None else frame[label].to_numpy()
 
 

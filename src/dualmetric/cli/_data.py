@@ -31,18 +31,24 @@ def load_matcher(path: Path) -> Any:
 
 
 def read_data(
-    path: Path, labels: str | None, n_features: int | None = None
+    path: Path,
+    labels: str | None,
+    n_features: int | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
 ) -> tuple[RowFile, Rows]:
     """Read rows; ``labels`` names a file, or a column if the rows are a table.
 
-    Of a folder in BEIR's layout, these are the vectors of its documents.
+    Of a folder in BEIR's layout, these are the vectors of its documents. ``columns`` and ``drop``
+    are those of `read_rows`.
     """
     if is_search_folder(path):
         path = vectors_of(path, "corpus")
     if labels is not None and rowfiles.is_table(path) and not _is_file(labels):
-        file = rowfiles.read_rows(path, label_column=labels)
+        file = rowfiles.read_rows(path, label_column=labels, columns=columns, drop=drop)
     else:
-        file = rowfiles.read_rows(path, labels=labels, n_features=n_features)
+        given: Any = {"columns": columns, "drop": drop, "n_features": n_features}
+        file = rowfiles.read_rows(path, labels=labels, **given)
     return file, open_rows(file.X, name=str(path))[0]
 
 
@@ -68,9 +74,25 @@ def _is_file(labels: str) -> bool:
 
 def read_data_for(metric: Metric, path: Path, labels: str | None) -> tuple[RowFile, Rows]:
     """Read rows that a metric is applied to."""
-    file, rows = read_data(path, labels, metric.n_features)
+    columns = _columns_of(path, metric.feature_names)
+    file, rows = read_data(path, labels, metric.n_features, columns)
     check_same_features(file, metric.n_features, metric.feature_names, path)
     return file, rows
+
+
+def _columns_of(path: Path, names: Sequence[str] | None) -> Sequence[str] | None:
+    """Features that a metric was learned with, if a table has all of them: others are ignored."""
+    if names is None or not path.exists() or not rowfiles.is_table(path):
+        return None
+    return names if set(names) <= set(rowfiles.column_names(path)) else None
+
+
+def columns_in(text: str | None, option: str) -> list[str] | None:
+    """Names of columns, separated by commas."""
+    names = None if text is None else [name.strip() for name in text.split(",")]
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"{option}: {text!r} repeats a column: name each once")
+    return names
 
 
 def read_test_data(train: RowFile, path: Path, labels: str | None) -> tuple[Rows, Array, Array]:
@@ -78,7 +100,7 @@ def read_test_data(train: RowFile, path: Path, labels: str | None) -> tuple[Rows
     width = train.X.shape[1]
     if labels is not None and _is_file(labels):
         labels = None  # those of the training rows only
-    file, rows = read_data(path, labels, width)
+    file, rows = read_data(path, labels, width, _columns_of(path, train.feature_names))
     check_same_features(file, width, train.feature_names, path)
     if file.y is None:
         raise ValueError(

@@ -3,17 +3,17 @@
 import json
 import re
 import warnings
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
 from .._rows import Rows
 from .._types import Array
 from ..io import rowfiles
-from ..io._forms import FileError, cause, open_text, reading
+from ..io._csv import is_number
+from ..io._forms import FileError, cause, open_text, reading, unpack_limit
+from ..io._npy import Archive, read_npy
 from ..io.parquet import import_pyarrow
 from ..io.rowfiles import RowFile
 from ..supervision import Comparisons, Pairs, Positives, Relevance, Triplets
@@ -111,7 +111,9 @@ def read_known(
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             known = _make(kind.make, table, asked).check(rows.shape[0])
-    except (ValueError, KeyError, EOFError, OSError, BadZipFile, zlib.error) as error:
+    except ImportError:
+        raise
+    except Exception as error:  # readers of other libraries raise any type on damaged files
         raise ValueError(f"--{flag}: {path}: {_in_lines(cause(error), lines)}") from error
     for warning in said:
         note(f"--{flag}: {path}: {_in_lines(str(warning.message), lines)}")
@@ -182,14 +184,14 @@ def _read(path: Path, flag: str, kind: _Kind, ids: Any) -> Any:
         columns = import_pyarrow().parquet.read_table(path).columns
         return _table(np.column_stack([np.asarray(column) for column in columns]), kind)
     with open(path, "rb") as stream:
-        found = np.load(stream, allow_pickle=False)
         if path.suffix == ".npy":
-            return _table(found, kind)
+            return _table(read_npy(stream), kind)
+        found = Archive(stream, unpack_limit(path))
         if flag == "relevance" and ("indptr" in found or "format" in found):
             return rowfiles.read_rows(path).X
-        if flag == "pairs" and {"pairs", "same"} <= set(found.files):
+        if flag == "pairs" and {"pairs", "same"} <= set(found.names):
             return _Table(found["pairs"], found["same"])
-        key = found.files[0] if len(found.files) == 1 else flag
+        key = found.names[0] if len(found.names) == 1 else flag
         if key not in found:
             raise ValueError(f"it must hold a single array, or one named {flag!r}")
         return _table(found[key], kind)
@@ -205,8 +207,7 @@ def _read_judgements(path: Path) -> _Table:
     return _Table(judgements.as_comparisons(found.judgements), None)
 
 
-def _table(found: Any, kind: _Kind) -> _Table:
-    found = np.asarray(found)  # NumPy returns entries of a .npz that are not arrays as bytes
+def _table(found: Array, kind: _Kind) -> _Table:
     if found.ndim != 2 or found.shape[1] not in kind.columns or kind.columns == (kind.n_numbers,):
         if kind.make is Relevance:
             raise ValueError(f"its rows must be {kind.line}; got shape {found.shape}")
@@ -224,10 +225,10 @@ def _read_text(path: Path, kind: _Kind, ids: Any) -> _Table:
     n_columns = None
     for place, line in enumerate(rowfiles.read_lines(path), start=1):
         cells = [cell.strip() for cell in line.split(mark)]
-        if not line.strip() or (place == 1 and not any(map(rowfiles.is_number, cells))):
+        if not line.strip() or (place == 1 and not any(map(is_number, cells))):
             continue  # blank, or a header
         numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
-        is_right = len(cells) in kind.columns and all(map(rowfiles.is_number, more))
+        is_right = len(cells) in kind.columns and all(map(is_number, more))
         if ids is None:
             is_right = is_right and all(map(_NUMBER.fullmatch, numbers))
         if not is_right or len(cells) != (n_columns or len(cells)):

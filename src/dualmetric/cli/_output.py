@@ -38,9 +38,10 @@ def printable(value: object) -> str:
 
 
 def row_heading(given: dict[str, Any]) -> str:
-    """The number of a row, and its label if it has one."""
+    """The number of a row, and its id and label if it has them."""
     label = "" if given["label"] is None else f": {printable(given['label'])}"
-    return f"Row {given['row']}{label}"
+    named = f" ({printable(given['id'])})" if given.get("id") is not None else ""
+    return f"Row {given['row']}{named}{label}"
 
 
 def note(text: str) -> None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
     """A bar with columns on its right; it disappears at the end."""
-    options: Any = {"console": console, "transient": True, "disable": not console.is_terminal}
+    if not console.is_terminal:
+        console = Console(quiet=True)  # a disabled bar still ends a line in some versions of rich
+    options: Any = {"console": console, "transient": True, "disable": console.quiet}
     return Progress(TextColumn("{task.description}"), BarColumn(), *columns, **options)
 
 

@@ -104,6 +104,8 @@ def evaluate(
         )
     feature_names = read_lines(names, "--names", learned.n_features, "feature")
     lines = read_lines(texts, "--texts", rows.shape[0], "row")
+    if lines is None and shape is None and file.ids is not None:
+        lines = [file.id(row) or "" for row in range(rows.shape[0])]
     chosen, voters, held_out = rows_to_evaluate(learned, file, rows)
     X, y, scored = take_at_most(rows, file.y, chosen, EVALUATED_ROWS)
     if len(scored) < len(chosen):

@@ -35,6 +35,8 @@ _COMPARISONS = (
     "two. Files as for --triplets, or .jsonl of dualmetric teach."
 )
 _TFIDF = "DATA holds word counts: weight them, now and in later use."
+_COLUMNS = "Columns of a table that are the features. Default: all but the labels."
+_DROP = "Columns of a table that are not features, such as ids."
 _TEST = "Score on the rows of another file."
 _HOLDOUT = (
     "Share of the rows to hold out for scoring; 0 learns from all rows. Default: the rows in "
@@ -62,6 +64,8 @@ def fit(
     tfidf: Annotated[bool, typer.Option("--tfidf", help=_TFIDF)] = False,
     test: Annotated[Path | None, typer.Option(metavar="DATA", help=_TEST)] = None,
     holdout: Annotated[float | None, typer.Option(min=0.0, max=0.9, help=_HOLDOUT)] = None,
+    columns: Annotated[str | None, typer.Option(metavar="NAME,…", help=_COLUMNS)] = None,
+    drop: Annotated[str | None, typer.Option(metavar="NAME,…", help=_DROP)] = None,
     names: Names = None,
     seed: Seed = 0,
     json: Json = None,
@@ -72,7 +76,7 @@ def fit(
 
     from .._version import __version__
     from . import _judging, _learning
-    from ._data import read_data, read_lines, read_test_data
+    from ._data import columns_in, read_data, read_lines, read_test_data
     from ._known import noun_of, read_known, source_of
     from ._output import check_output, make_console, note, write_json, writing
     from ._progress import show_steps
@@ -94,6 +98,7 @@ def fit(
     noun = noun_of(source)  # what is held out
     if noun != "rows" and test is not None:
         raise ValueError(f"--test does not apply to --{kind}: score with dualmetric evaluate")
+    features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop")
     if tfidf and options.get("lift") == "rbf":
         raise ValueError("--tfidf and --lift rbf exclude each other: give one of them")
     inputs = (data, test, *given.values(), queries, names)
@@ -111,7 +116,7 @@ def fit(
         estimator.cv = read_cv(cv, method, "labels" if kind is None else f"--{kind}")
     with show_steps() as steps:
         steps.begin("reading")
-        file, rows = read_data(data, labels)
+        file, rows = read_data(data, labels, columns=features, drop=dropped or ())
         given_names = read_lines(names, "--names", rows.n_features, "feature")
         known = None if source is None else read_known(source, data, file, rows, queries)
         asked = None if test is None else read_test_data(file, test, labels)

@@ -38,7 +38,7 @@ def neighbors(
     found = [
         {
             "row": row,
-            "label": file.label(row),
+            **_named(file, row),
             "learned": _nearest(near[place], row, k, file),
             "plain": _nearest(near_plain[place], row, k, file),
         }
@@ -59,9 +59,15 @@ def _numbers(values: list[str]) -> list[int]:
 def _nearest(distances: Any, query: int, k: int, file: Any) -> list[dict[str, Any]]:
     order = distances.argsort(kind="stable")
     return [
-        {"row": int(row), "distance": float(distances[row]), "label": file.label(row)}
+        {"row": int(row), "distance": float(distances[row]), **_named(file, row)}
         for row in order[order != query][:k]
     ]
+
+
+def _named(file: Any, row: int) -> dict[str, str | None]:
+    """Label of a row, and its id where rows have ids."""
+    named = {"label": file.label(row)}
+    return named if file.ids is None else {"id": file.id(row), **named}
 
 
 def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
@@ -80,7 +86,8 @@ def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
         for number, pair in enumerate(pairs, start=1):
             cells = []
             for near in pair:
-                cells += [str(near["row"]), f"{near['distance']:.4g}"]
+                row = printable(near["id"]) if "id" in near else str(near["row"])
+                cells += [row, f"{near['distance']:.4g}"]
                 if has_labels:
                     mark = "✓ " if near["label"] == query["label"] else "  "
                     cells.append(mark + printable(near["label"]))

@@ -5,7 +5,10 @@ from typing import Annotated
 
 from ._options import DataFile, Labels, MetricFile, out_option
 
-_OUT = "Where to write: .npy, .npz, .csv, .parquet or .svm. All but .npy keep labels."
+_OUT = (
+    "Where to write: .npy, .npz, .csv, .parquet or .svm. All but .npy keep labels, and all but "
+    ".npy and .svm the ids of the rows."
+)
 
 
 def transform(
@@ -28,9 +31,9 @@ def transform(
     with writing(out):
         if form in STREAMED and not rows.in_memory:
             vectors = (learned.transform(block) for _, block in rows.blocks())
-            write_row_blocks(out, vectors, n, file.y)
+            write_row_blocks(out, vectors, n, file.y, file.ids, file.id_name)
         else:
-            names = ("class_names", "train_idx", "test_idx")
+            names = ("class_names", "train_idx", "test_idx", "ids", "id_name")
             more = {name: getattr(file, name) for name in names}
             write_rows(out, learned.transform(rows), file.y, **more)
     make_console().print(f"{n:,} rows of {d:,} numbers: {out}, {format_bytes(out.stat().st_size)}")

@@ -1,5 +1,6 @@
 """What every estimator has in common: opening X and y, storing the metric, and using it."""
 
+from reprlib import repr as brief
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -103,7 +104,18 @@ def check_two_rows(rows: Rows, owner: str) -> int:
 
 def generator(random_state: Any) -> np.random.Generator:
     """NumPy's generator for scikit-learn's ``random_state``."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    return np.random.default_rng(seed_of(random_state))
+
+
+def seed_of(random_state: Any) -> int:
+    """Seed that follows from scikit-learn's ``random_state``."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"random_state must be a whole number from 0 to 2**32 - 1, a RandomState or None; got "
+            f"{brief(random_state)} ({error})"
+        ) from None
 
 
 def store_fitted(

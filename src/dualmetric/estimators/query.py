@@ -218,7 +218,7 @@ class QueryMetric(BaseEstimator):
         drawn = np.empty((0, 2), dtype=np.int64) if prior is not None else _at_random(known, rng)
         for last in (False, True) if prior is None else (True,):
             comparisons = _compare(documents, queries, known, W, drawn, self.n_triplets, rng)
-            target = np.full(len(comparisons), self.margin)
+            target = np.full(len(comparisons), float(self.margin))
             if prior is not None:
                 target -= rows.margins(comparisons.index, prior)
             comparisons = comparisons.with_margin(target)

@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import ops
@@ -31,7 +30,7 @@ from ._candidates import Field, fixed_options, n_groups, run_candidates
 from ._choice import best_of_families, choose, not_worse, on_guard
 from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race
-from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training
+from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
 from .dual import DuOri, DuRP
 from .ridge import RidgeMetric
 from .whitening import Whitening
@@ -254,7 +253,7 @@ class MetricCV(LearnedMetricEstimator):
         """
         begin = perf_counter()
         check_options(self)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = seed_of(self.random_state)
         # the rows that the chosen estimator, which gets this seed, will choose as well
         training = open_training(self, X, y, generator(seed))
         rows, supervision = to_numpy(training.X), training.supervision

@@ -5,18 +5,18 @@ import gzip
 import io
 import os
 import warnings
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
-from zipfile import BadZipFile
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from .._arrays.system import available_memory, format_bytes
 from .._types import Array, Matrix
+from .._validation import is_id_name
 
 FORMS = {
     ".npz": "npz",
@@ -28,7 +28,9 @@ FORMS = {
     ".parquet": "parquet",
 }
 _COMPRESSED: dict[str, Any] = {".gz": gzip, ".bz2": bz2}
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, zlib.error)
+LIMIT_VARIABLE = "DUALMETRIC_MAX_UNPACKED"
+_ALWAYS_UNPACKED = 2**28  # bytes that any file may unpack to
+_USUAL_RATIO = 100  # of unpacked to packed bytes: text and numbers are below
 
 
 class FileError(ValueError):
@@ -49,6 +51,8 @@ class RowFile:
         Names of the columns of X; ``class_names[y[i]]`` is the class of row i.
     train_idx, test_idx : ndarray of int or None
         Row numbers of the training and the test part; both or neither.
+    ids, id_name : ndarray of shape (n_rows,) or None, str or None
+        Identifiers of the rows, which are not features; and the name of their column.
     """
 
     X: Matrix
@@ -57,12 +61,33 @@ class RowFile:
     class_names: tuple[str, ...] | None = None
     train_idx: Array | None = None
     test_idx: Array | None = None
+    ids: Array | None = None
+    id_name: str | None = None
 
     def label(self, row: int) -> str | None:
         """Name of the class of a row, or None if there are no labels."""
         if self.y is None:
             return None
         return str(self.y[row] if self.class_names is None else self.class_names[self.y[row]])
+
+    def id(self, row: int) -> str | None:
+        """Identifier of a row, or None if there are none."""
+        return None if self.ids is None else str(self.ids[row])
+
+
+class Wanted(NamedTuple):
+    """Which columns of a table are used."""
+
+    label_column: str | None = None
+    columns: tuple[str, ...] | None = None  # those of the features, in this order; None for all
+    drop: tuple[str, ...] = ()  # columns that are left out
+
+    def features(self, names: Sequence[str]) -> list[str]:
+        """Columns of features, of a table that has these besides its labels."""
+        for name in (*(self.columns or ()), *self.drop):
+            label_column_of(names, name)  # an error that lists the columns, if it is not there
+        chosen = names if self.columns is None else self.columns
+        return [name for name in chosen if name not in self.drop]
 
 
 def form_of(path: Path) -> str:
@@ -91,9 +116,64 @@ def existing(path: str | os.PathLike[str], or_folder: bool = False) -> Path:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file to be read, unpacked where it is compressed."""
-    stream: BinaryIO = _COMPRESSED.get(path.suffix.lower(), io).open(path, "rb")
-    return stream
+    """Open a file to be read, unpacked where it is compressed: at most to `unpack_limit`."""
+    packer = _COMPRESSED.get(path.suffix.lower())
+    if packer is None:
+        return open(path, "rb")
+    return io.BufferedReader(_Limited(packer.open(path, "rb"), unpack_limit(path)))
+
+
+def unpack_limit(path: Path) -> int:
+    """Bytes that a file may unpack to.
+
+    A small file may unpack to gigabytes. So much is expected of a file made to fill the memory,
+    and hardly of any other: users who have one raise the limit.
+    """
+    if value := os.environ.get(LIMIT_VARIABLE):
+        if not value.isdecimal():
+            raise ValueError(f"{LIMIT_VARIABLE} must be a number of bytes; it is {value!r}")
+        return int(value)
+    usual = max(_ALWAYS_UNPACKED, _USUAL_RATIO * path.stat().st_size)
+    available = available_memory()
+    return usual if available is None else min(usual, available // 2)
+
+
+def check_unpacked(size: int, limit: int) -> None:
+    """Refuse a file that unpacks to more bytes than the limit."""
+    if size > limit:
+        raise FileError(
+            f"it unpacks to more than {format_bytes(limit)}. If it is to be trusted and fits in "
+            f"memory, set {LIMIT_VARIABLE} to a larger number of bytes"
+        )
+
+
+class _Limited(io.RawIOBase):
+    """A stream that refuses to unpack more than a limit."""
+
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream, self._limit, self._read = stream, limit, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        place: int = self._stream.seek(offset, whence)
+        self._read = place
+        return place
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._stream.read(len(buffer))
+        self._read += len(found)
+        check_unpacked(self._read, self._limit)
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def packed(content: bytes, path: Path) -> bytes:
@@ -116,9 +196,17 @@ def reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {problem}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8: save it in that encoding") from None
-    except (*_DAMAGE, BadZipFile, OSError) as error:
+    except MemoryError as error:
+        raise ValueError(
+            f"{path} does not fit in memory ({cause(error)}): use a part of it, or write it again "
+            "if it should be small"
+        ) from error
+    except Exception as error:  # readers of other libraries raise any type on damaged files
         if isinstance(error, OSError) and error.errno is not None:
+            error.filename = error.filename or str(path)
             raise  # no permission, or a failing disk: the system has the best message
+        if isinstance(error, ImportError):
+            raise
         raise ValueError(
             f"{path} is damaged, or not of the kind that its name says ({cause(error)}): write it "
             "again"
@@ -168,6 +256,12 @@ def label_column_of(names: Sequence[str], wanted: str | None) -> str | None:
         return wanted
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     raise FileError(f"there is no column {wanted!r}; there are {shown}")
+
+
+def id_column_of(names: Sequence[str], label: str | None, features: Collection[str]) -> str | None:
+    """First column with a usual name of ids that is neither the label nor one of the features."""
+    rest = (name for name in names if name != label and name not in features)
+    return next(filter(is_id_name, rest), None)
 
 
 def import_extra(module: str, extra: str) -> Any:

@@ -5,7 +5,14 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows, where leftovers of killed processes stay
+    fcntl = None  # type: ignore[assignment]
+
+_PREFIX, _SUFFIX = ".dualmetric-", ".part"
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
@@ -19,19 +26,24 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that replaces ``path`` at the end, as `write_atomically` does."""
+    """Open a file that replaces ``path`` at the end, as `write_atomically` does.
+
+    What processes that were killed left in the same folder is removed.
+    """
     given, path = Path(path), Path(os.path.realpath(path))
     refuse_special(given)
-    temporary = path.parent / f".dualmetric-{secrets.token_hex(8)}"
+    temporary: Path | None = None
     try:
-        # unlike with tempfile, the umask decides who may read the file
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        handle, temporary = _create(path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
+                _remove_leftovers(path.parent)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+                if fcntl is None:
+                    file.close()  # Windows does not rename open files
+                os.replace(temporary, path)  # while it is locked: else it looks like a leftover
         except BaseException:
             with contextlib.suppress(FileNotFoundError):  # interrupted just after the replacement
                 os.unlink(temporary)
@@ -41,6 +53,48 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if error.errno is not None and error.filename in (None, str(temporary)):
             error.filename, error.filename2 = str(given), None
         raise
+
+
+def lock(file: Any) -> None:
+    """Wait until no other process has locked an open file; closing it ends the lock."""
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _create(folder: Path) -> tuple[int, Path]:
+    """A new file that is locked for as long as this process has it open."""
+    while True:
+        path = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+        try:
+            # unlike with tempfile, the umask decides who may read the file
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except OSError as error:
+            error.filename = None  # of no use to the caller
+            raise
+        if fcntl is not None:
+            lock(handle)
+            if os.fstat(handle).st_nlink == 0:  # taken for a leftover before it was locked
+                os.close(handle)
+                continue
+        return handle, path
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of processes that were killed: those that nobody has locked."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(_PREFIX) and entry.name.endswith(_SUFFIX)):
+                continue
+            with contextlib.suppress(OSError):
+                handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(entry.path)
+                finally:
+                    os.close(handle)
 
 
 def refuse_special(path: Path, prefix: str = "") -> None:

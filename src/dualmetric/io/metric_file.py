@@ -4,6 +4,7 @@ The format is documented in ``docs/file-format.md``. Parsed JSON can take thirty
 memory, so a header is measured first and refused if it holds too much.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .._types import Array
+from .._validation import warn
 from .._version import __version__
 from ..blocks import Blocks
 from ..lift import Lift
@@ -28,6 +30,9 @@ _T = TypeVar("_T")
 FORMAT_VERSION = 6
 MOST_FEATURES = 2**31 - 1
 _KEY = "dualmetric"
+_CHECKSUM = re.compile(r', "checksum": "([0-9a-f]{64})"\}\Z')  # the last field
+_STEP_FIELDS = {"distance", "gamma", "outside", "before"}
+_FIELDS = {"version", "n_features", "feature_names", "info"} | _STEP_FIELDS
 _TENSORS = {  # by version; none is required
     1: {"factor", "centre"},
     2: {"factor", "centre", "idf"},
@@ -74,6 +79,7 @@ def save(path: str | os.PathLike[str], metric: Any, matching: Matching | None = 
             for name, array in matching[1].items()
         }
     text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
+    text = with_checksum(text, tensors)
     content = as_bytes(tensors, {_KEY: text})
     length = int.from_bytes(content[:8], "little")
     if (
@@ -117,9 +123,14 @@ def load_with_matching(
         metric = make(n_features=n_features, **arguments(header, tensors), **more)
         if matching is not None:
             check_matching(*matching)
-        return metric, matching
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from None
+    if "checksum" not in header:
+        warn(
+            f"{path} has no checksum, so that damage to its numbers goes unnoticed: it was written "
+            "by dualmetric 0.1. Metric.load(path).save(path) adds one"
+        )
+    return metric, matching
 
 
 def parts(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -173,7 +184,9 @@ def read_file(path: Path, key: str, what: str) -> tuple[dict[str, Any], dict[str
             header = _parse(path, text, limit)
             if key == _KEY:
                 _check_tensors(header, slices)
-            return header, {name: file.get_tensor(name) for name in slices}
+            tensors = {name: file.get_tensor(name) for name in slices}
+            _verify(header, text, tensors)
+            return header, tensors
     except FileError as problem:
         raise ValueError(f"{path} is damaged: {problem}; save it again") from None
     except SafetensorError as error:
@@ -181,6 +194,32 @@ def read_file(path: Path, key: str, what: str) -> tuple[dict[str, Any], dict[str
         raise ValueError(
             f"{path} is not a metric file, or is damaged or cut short ({detail}); save it again"
         ) from None
+
+
+def with_checksum(text: str, tensors: dict[str, Array]) -> str:
+    """A description with the checksum of itself and the tensors as its last field."""
+    return f'{text[:-1]}, "checksum": "{_checksum(text, tensors)}"}}'
+
+
+def _checksum(text: str, tensors: dict[str, Array]) -> str:
+    """SHA-256 of the description and of every tensor, with its name, type and shape."""
+    found = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        little = np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("<"))
+        found.update(f"\n{name} {little.dtype.str} {list(little.shape)}\n".encode())
+        found.update(little.data)
+    return found.hexdigest()
+
+
+def _verify(header: dict[str, Any], text: str, tensors: dict[str, Array]) -> None:
+    """Refuse a file that has changed since it was written; files of version 0.1 cannot tell."""
+    found = _CHECKSUM.search(text)
+    # with the name of the checksum damaged, a file would look like an old one
+    same = found is None and _FIELDS.issuperset(header)
+    if found is not None:
+        same = found[1] == _checksum(text[: found.start()] + "}", tensors)
+    if not same:
+        raise FileError("its checksum does not fit: some of its bytes have changed")
 
 
 def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:

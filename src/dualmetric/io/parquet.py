@@ -1,7 +1,6 @@
 """Rows in Parquet files, read a few row groups at a time."""
 
 import os
-import re
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
@@ -12,13 +11,12 @@ import numpy as np
 
 from .._types import Array
 from . import _forms
-from ._forms import FileError, clean_labels, existing, import_extra, label_column_of, reading
+from ._forms import FileError, existing, import_extra, reading
+from ._parquet_columns import Column, choose, first_null, labels_of, vectors_of
 
 _BUFFER = 2**20  # bytes of a file that are read at once, rather than a whole column
 _BATCH = 2**24  # bytes that are decoded at once
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a missing value, as Spark and others write it
-# what writers add to the name of a list column for the numbers in it
-_LIST_SUFFIX = re.compile(r"(\.(list|bag)\.[^.]+|\.array|\.element|\.item)$")
 
 
 def import_pyarrow() -> Any:
@@ -26,14 +24,6 @@ def import_pyarrow() -> Any:
     for name in ("pyarrow.compute", "pyarrow.parquet"):
         import_extra(name, "parquet")
     return import_extra("pyarrow", "parquet")
-
-
-class _Column(NamedTuple):
-    dtype: np.dtype[Any]
-    width: int | None  # of vectors
-
-    def __str__(self) -> str:
-        return f"{self.dtype}" if self.width is None else f"vectors of {self.width} {self.dtype}"
 
 
 class _File(NamedTuple):
@@ -64,6 +54,8 @@ class ParquetRows:
     feature_names, label_column : tuple of str or None, str or None
         Names of the columns, if the features are not one column of vectors; and of the column, or
         the ``name=value`` folders, with the labels.
+    id_column : str or None
+        Name of a column such as ``id`` that is no feature; see `ids`.
     files : tuple of Path
         The files, in the order of their rows.
     """
@@ -72,9 +64,14 @@ class ParquetRows:
     thread_safe = True
 
     def __init__(
-        self, groups: Sequence[_Group], columns: dict[str, _Column], label_column: str | None
+        self,
+        groups: Sequence[_Group],
+        columns: dict[str, Column],
+        label_column: str | None,
+        id_column: str | None = None,
     ) -> None:
         self._groups, self._columns, self.label_column = tuple(groups), columns, label_column
+        self.id_column = id_column
         self._files = tuple(group.file for group in groups if group.first == 0)
         lengths = tuple(group.n_rows for group in groups)
         self._starts = np.cumsum([0, *lengths])
@@ -117,7 +114,7 @@ class ParquetRows:
     def select(self, names: Sequence[str]) -> "ParquetRows":
         """Return the same rows with some of the feature columns, in the given order."""
         columns = {name: self._columns[name] for name in names}
-        return ParquetRows(self._groups, columns, self.label_column)
+        return ParquetRows(self._groups, columns, self.label_column, self.id_column)
 
     def place(self, row: int) -> str:
         """Where a row is: its file and its number there."""
@@ -145,7 +142,7 @@ class ParquetRows:
         parts: list[Array] = []
         for file in self._files:
             with reading(file.path), _open(pa, file) as parquet:
-                found = _labels(pa, parquet.read(columns=[name]).column(name))
+                found = labels_of(pa, parquet.read(columns=[name]).column(name))
                 if parts and (found.dtype.kind == "U") != (parts[0].dtype.kind == "U"):
                     raise FileError(
                         f"its labels are {found.dtype}, but those of {self.files[0]} are "
@@ -153,6 +150,19 @@ class ParquetRows:
                     )
             parts.append(found)
         return np.concatenate(parts)
+
+    def ids(self) -> Array | None:
+        """Identifiers of all rows, as they are in ``id_column``; None where there are none."""
+        if self.id_column is None:
+            return None
+        pa = import_pyarrow()
+        parts = []
+        for file in self._files:
+            with reading(file.path), _open(pa, file) as parquet:
+                column = parquet.read(columns=[self.id_column]).column(self.id_column)
+                parts.append(column.to_numpy())
+        found: Array = np.concatenate(parts)
+        return found.astype(np.str_) if found.dtype.kind not in "iu" else found
 
     def _fill(self, out: Array, group: _Group, skip: int) -> None:
         """Write rows of a row group to ``out``, from its row ``skip`` on."""
@@ -178,13 +188,13 @@ class ParquetRows:
         """Numbers of a batch; ``first_row`` is its first row in the file."""
         if self.feature_names is None:
             (name,) = self._columns
-            return _vectors(pa, batch.column(name), name, self.shape[1], first_row)
+            return vectors_of(pa, batch.column(name), name, self.shape[1], first_row)
         columns = []
         for name in self._columns:
             column = batch.column(name)
             if column.null_count:
                 raise FileError(
-                    f"column {name!r} is empty in row {first_row + _first_null(column)} (counted "
+                    f"column {name!r} is empty in row {first_row + first_null(column)} (counted "
                     "from 0): fill it, or drop the row"
                 )
             columns.append(column.to_numpy(zero_copy_only=False))
@@ -195,6 +205,7 @@ def open_parquet(
     path: str | os.PathLike[str],
     columns: str | Sequence[str] | None = None,
     label_column: str | None = None,
+    drop: Sequence[str] = (),
 ) -> ParquetRows:
     """Open a Parquet file, or a folder of them, as rows that are read when they are needed.
 
@@ -212,6 +223,8 @@ def open_parquet(
     label_column : str, optional
         Column with the labels, or the name in ``name=value`` folders. By default ``label`` or
         ``y``, if there is one.
+    drop : sequence of str, optional
+        Columns that are not features. Text in a column with a name such as ``id`` never is.
 
     Returns
     -------
@@ -228,9 +241,9 @@ def open_parquet(
     path = existing(path, or_folder=True)
     wanted = [columns] if isinstance(columns, str) else columns
     groups: list[_Group] = []
-    features: dict[str, _Column] = {}
+    features: dict[str, Column] = {}
     expected: dict[Any, Any] = {}
-    label: str | None = None
+    label = ids = None
     for place in _list_files(path):
         with reading(place):
             stamp = _stamp(place)
@@ -239,7 +252,7 @@ def open_parquet(
             if footer.num_rows == 0:
                 continue  # a file without rows may have other columns
             file = _File(place, footer, stamp, _folders(place.relative_to(path).parent))
-            found, label = _choose(pa, schema, file, wanted, label_column)
+            found, label, ids = choose(pa, schema, file, wanted, label_column, drop)
             features = features or found
             held: dict[Any, Any] = {**found, label: "labels"}
             expected = expected or held
@@ -258,7 +271,16 @@ def open_parquet(
             first += n_rows
     if not groups:
         raise ValueError(f"{path} has no rows")
-    return ParquetRows(groups, features, label)
+    return ParquetRows(groups, features, label, ids)
+
+
+def column_names(path: Path) -> list[str]:
+    """Names of the columns of a file, or of the first file of a folder."""
+    pa = import_pyarrow()
+    first = _list_files(path)[0]
+    with reading(first):
+        names: list[str] = pa.parquet.read_schema(first).names
+    return names
 
 
 # --- files ----------------------------------------------------------------------------------
@@ -291,122 +313,3 @@ def _folders(inside: Path) -> dict[str, str]:
     """Names and values of ``name=value`` folders."""
     pairs = (part.split("=", 1) for part in inside.parts if "=" in part)
     return {unquote(name): unquote(value) for name, value in pairs}
-
-
-# --- columns --------------------------------------------------------------------------------
-
-
-def _choose(
-    pa: Any, schema: Any, file: _File, wanted: Sequence[str] | None, label_column: str | None
-) -> tuple[dict[str, _Column], str | None]:
-    """Columns of features with their types, and the name of the labels."""
-    # the index of a pandas frame is not a feature
-    names = [name for name in schema.names if not name.startswith("__index_level_")]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise FileError(f"it has two columns {twice!r}: give them different names")
-    known = [*names, *(name for name in file.folders if name not in names)]
-    label = label_column_of(known, label_column)
-    if wanted is None:
-        rest = [name for name in names if name != label]
-        vectors = [name for name in rest if _is_list(pa, schema.field(name).type)]
-        if len(vectors) > 1:
-            raise FileError(
-                f"it has {len(vectors)} columns of vectors, {', '.join(vectors)}: name one of them"
-            )
-        wanted = vectors or rest
-    if not wanted:
-        raise FileError("it has no column of features")
-    for name in wanted:
-        label_column_of(names, name)  # an error that lists the columns, if it is not there
-    found = {name: _column(pa, schema.field(name).type, name, file.footer) for name in wanted}
-    vectors = [name for name in found if found[name].width is not None]
-    if vectors and len(found) > 1:
-        raise FileError(
-            f"column {vectors[0]!r} holds vectors and cannot be combined: name it alone"
-        )
-    return found, label
-
-
-def _column(pa: Any, kind: Any, name: str, footer: Any) -> _Column:
-    is_vector = _is_list(pa, kind)
-    number = kind.value_type if is_vector else kind
-    if not _is_number(pa, number) and not pa.types.is_decimal(number):
-        raise FileError(
-            f"column {name!r} holds {kind}, not numbers: name it as the column of labels, or name "
-            "the columns of features"
-        )
-    dtype = np.float64 if pa.types.is_decimal(number) else number.to_pandas_dtype()
-    return _Column(np.dtype(dtype), _length(footer, name) if is_vector else None)
-
-
-def _is_list(pa: Any, kind: Any) -> bool:
-    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(test(kind) for test in tests)
-
-
-def _is_number(pa: Any, kind: Any) -> bool:
-    types = pa.types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-
-
-def _length(footer: Any, name: str) -> int:
-    """Length of all vectors of a column, from the counts in the footer."""
-    leaves = map(footer.schema.column, range(footer.num_columns))
-    names = [leaf.max_repetition_level and _LIST_SUFFIX.sub("", leaf.path) for leaf in leaves]
-    leaf = names.index(name)
-    length, first = 0, 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        n_rows, count = group.num_rows, group.column(leaf).num_values
-        length = length or count // max(n_rows, 1)
-        if count != length * n_rows:
-            raise FileError(
-                f"row group {number} (rows {first} to {first + n_rows - 1}, counted from 0) has "
-                f"{count:,} numbers in column {name!r}: some vectors are missing, or of another "
-                "length"
-            )
-        first += n_rows
-    return length
-
-
-# --- numbers and labels ---------------------------------------------------------------------
-
-
-def _first_null(column: Any) -> int:
-    return int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-
-
-def _vectors(pa: Any, column: Any, name: str, width: int, first_row: int) -> Array:
-    """Vectors as rows; ``first_row`` is the number of the first one."""
-    lengths = pa.compute.list_value_length(column).to_numpy(zero_copy_only=False)
-    # the length of a null is NaN, which differs from that of any vector
-    if len(wrong := np.flatnonzero(~(lengths == width))):
-        length = lengths[wrong[0]]
-        found = "no vector" if np.isnan(length) else f"a vector of length {length:.0f}"
-        raise FileError(
-            f"row {first_row + wrong[0]} (counted from 0) of column {name!r} has {found}, but "
-            f"others have length {width}: drop the row"
-        )
-    values = column.flatten()
-    if values.null_count:
-        raise FileError(
-            f"the vector in row {first_row + _first_null(values) // width} (counted from 0) of "
-            f"column {name!r} has a number missing"
-        )
-    numbers: Array = values.to_numpy(zero_copy_only=False)
-    return numbers.reshape(-1, width)
-
-
-def _labels(pa: Any, column: Any) -> Array:
-    """Labels as whole numbers or strings; other types are converted to strings."""
-    if column.null_count:
-        raise FileError(f"row {_first_null(column)} has no label (rows count from 0): drop it")
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if _is_number(pa, column.type):
-        return clean_labels(column.to_numpy())
-    classes = pa.compute.unique(column)  # few: each becomes a Python object
-    names = np.array(classes.to_pylist())
-    if names.dtype.kind not in "US":
-        names = np.array(list(map(str, names)))
-    return clean_labels(names)[pa.compute.index_in(column, classes).to_numpy()]

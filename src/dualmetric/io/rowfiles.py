@@ -13,12 +13,11 @@ as svmlight, since the data sets of LIBSVM have such names. Pickles are never re
 and ``.parquet`` files, and folders, are not read as a whole, but when their rows are needed.
 """
 
-import csv
 import io
+import math
 import os
 import re
 import reprlib
-from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -32,9 +31,13 @@ from .._arrays import ops
 from .._rows.base import check_indices, rows_not_finite
 from .._rows.stored import is_source
 from .._types import Array, Matrix
+from .._validation import warn_of_ids
 from . import _forms
-from ._forms import FileError, RowFile, clean_labels, existing, form_of, open_bytes, reading
+from ._csv import as_csv, header_of, read_csv
+from ._forms import FileError, RowFile, Wanted, clean_labels, existing, form_of, open_bytes, reading
+from ._npy import Archive, read_npy
 from .atomic import replacing, write_atomically
+from .parquet import column_names as parquet_names
 from .parquet import import_pyarrow, open_parquet
 
 MAPPED_ABOVE = 2**26
@@ -42,9 +45,11 @@ MAPPED_ABOVE = 2**26
 STREAMED = ("npy", "parquet")
 """Forms that are written block by block, so that not all rows need be in memory."""
 
-_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(nan|inf)"
+# none of the parts looks back (``++``, ``*+``), so that the time is linear in the length of a line
+_NUMBER = rb"(?>[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:e[-+]?+\d++)?+|nan|inf))"
 _SVMLIGHT_LINE = re.compile(
-    rb"\s*((%b)(\s+qid:\d+)?(\s+\d+:(%b))*)?\s*(#.*)?" % (_NUMBER, _NUMBER), re.IGNORECASE
+    rb"\s*+(?:%b(?:\s++qid:\d++)?+(?:\s++\d++:%b)*+)?+\s*+(?:#.*+)?+" % (_NUMBER, _NUMBER),
+    re.IGNORECASE,
 )
 
 
@@ -54,8 +59,10 @@ def read_rows(
     labels: str | os.PathLike[str] | None = None,
     label_column: str | None = None,
     n_features: int | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
 ) -> RowFile:
-    """Read rows, and their labels where there are any.
+    """Read rows, and their labels and identifiers where there are any.
 
     Parameters
     ----------
@@ -67,6 +74,10 @@ def read_rows(
         Column of a ``.csv`` or ``.parquet`` file with the labels; by default ``label`` or ``y``.
     n_features : int, optional
         Width that svmlight rows, whose last features may be zero in all, are padded to.
+    columns, drop : sequence of str, optional
+        Columns of a ``.csv`` or ``.parquet`` file that are the features, in this order, and columns
+        that are left out. By default all but the labels are features, and text in a column with a
+        name such as ``id``. A column of ids that is no feature is read as ``ids``.
 
     Returns
     -------
@@ -79,9 +90,16 @@ def read_rows(
             f"{path} has no named columns, so none is named {label_column!r}: give the labels in a "
             "separate file"
         )
-    rows = _read(path, label_column, n_features, labels is None)
+    if (columns is not None or drop) and not is_table(path):
+        raise ValueError(
+            f"{path} has no named columns to choose from: take columns of its array instead"
+        )
+    wanted = Wanted(label_column, None if columns is None else tuple(columns), tuple(drop))
+    rows = _read(path, wanted, n_features, labels is None)
     with reading(path):
         _check(rows)
+    if columns is None and is_table(path):
+        warn_of_ids(rows.X, rows.feature_names, str(path), "Leave it out: --drop, or drop=.")
     if labels is None:
         return rows
     y = _read_labels(existing(labels))
@@ -108,6 +126,8 @@ def write_rows(
     class_names: Sequence[str] | None = None,
     train_idx: Array | None = None,
     test_idx: Array | None = None,
+    ids: Array | None = None,
+    id_name: str | None = None,
 ) -> None:
     """Write rows in the form given by the suffix, replacing the file in one step.
 
@@ -121,6 +141,8 @@ def write_rows(
         Their labels. A ``.npy`` file cannot hold them.
     class_names, train_idx, test_idx : optional
         As in `RowFile`; kept in ``.npz`` only.
+    ids, id_name : optional
+        As in `RowFile`; kept in ``.npz``, ``.csv`` and ``.parquet``.
     """
     path = Path(path)
     form = check_writable_form(path)
@@ -129,30 +151,37 @@ def write_rows(
             X, f"{path}: the rows are sparse, and .{form} cannot hold them: write .npz or .svm"
         )
     if form in STREAMED:
-        write_row_blocks(path, [X], X.shape[0], y)
+        write_row_blocks(path, [X], X.shape[0], y, ids, id_name)
         return
     content = io.BytesIO()
     if form == "npz":
         more = {"y": y, "class_names": class_names, "train_idx": train_idx, "test_idx": test_idx}
+        more |= {"ids": ids}
         arrays = {name: np.asarray(value) for name, value in more.items() if value is not None}
         np.savez_compressed(content, **ops.named_parts(X), **arrays)  # type: ignore[arg-type]
     elif form == "csv":
-        content.write(_csv(X, y))
+        content.write(as_csv(X, y, ids, id_name))
     else:
         _write_svmlight(content, X, y, path)
     write_atomically(path, _forms.packed(content.getvalue(), path))
 
 
 def write_row_blocks(
-    path: str | os.PathLike[str], blocks: Iterable[Array], n_rows: int, y: Array | None = None
+    path: str | os.PathLike[str],
+    blocks: Iterable[Array],
+    n_rows: int,
+    y: Array | None = None,
+    ids: Array | None = None,
+    id_name: str | None = None,
 ) -> None:
-    """Write ``n_rows`` rows block by block, in a form of `STREAMED`; ``.npy`` holds no labels."""
+    """Write ``n_rows`` rows block by block, in a form of `STREAMED`; ``.npy`` holds rows only."""
     form = check_writable_form(path)
     with replacing(path) as file:
         if form == "npy":
             _stream_npy(file, blocks, n_rows)
         else:
-            _stream_parquet(file, blocks, y)
+            more = {id_name or "id": ids, "label": y}
+            _stream_parquet(file, blocks, more)
 
 
 def check_writable_form(path: str | os.PathLike[str]) -> str:
@@ -168,6 +197,12 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return _form_to_read(Path(path)) in ("csv", "parquet")
 
 
+def column_names(path: str | os.PathLike[str]) -> Sequence[str]:
+    """Names of the columns of a table."""
+    path = existing(path, or_folder=True)
+    return header_of(path) if _form_to_read(path) == "csv" else parquet_names(path)
+
+
 def _form_to_read(path: Path) -> str:
     return "parquet" if path.is_dir() else form_of(path)
 
@@ -175,23 +210,29 @@ def _form_to_read(path: Path) -> str:
 # --- reading --------------------------------------------------------------------------------
 
 
-def _read(path: Path, label_column: str | None, n_features: int | None, labels: bool) -> RowFile:
+def _read(path: Path, wanted: Wanted, n_features: int | None, labels: bool) -> RowFile:
     form = _form_to_read(path)
     is_large = path.is_dir() or path.stat().st_size > MAPPED_ABOVE
     if form == "parquet":
-        X = open_parquet(path, label_column=label_column)
+        X = open_parquet(path, wanted.columns, wanted.label_column, wanted.drop)
         y = X.labels() if labels and X.label_column is not None else None
-        return RowFile(X if is_large else X[:], y, X.feature_names)
+        is_large |= (
+            math.prod(X.shape) * X.dtype.itemsize > MAPPED_ABOVE
+        )  # a few bytes may hold many
+        ids = None if X.id_column is None else X.ids()
+        found = RowFile(X if is_large else X[:], y, X.feature_names)
+        return replace(found, ids=ids, id_name=X.id_column)
     with reading(path):
         if form == "npy" and is_large:
             return RowFile(np.load(path, mmap_mode="r", allow_pickle=False))
         if form == "csv":
-            return _read_csv(path, label_column)
+            return read_csv(path, wanted)
         if form == "svmlight":
             return _read_svmlight(path, n_features)
-        with open_bytes(path) as stream:  # np.load itself leaves a damaged file open
-            file = np.load(stream, allow_pickle=False)
-            return _read_npz(file, path) if form == "npz" else RowFile(file)
+        with open_bytes(path) as stream:
+            if form == "npy":
+                return RowFile(read_npy(stream))
+            return _read_npz(Archive(stream, _forms.unpack_limit(path)))
 
 
 def _read_labels(path: Path) -> Array:
@@ -201,48 +242,28 @@ def _read_labels(path: Path) -> Array:
         with reading(path):
             return _forms.labels_of_texts(texts)
     with reading(path), open_bytes(path) as stream:
-        found = np.load(stream, allow_pickle=False)
-        if path.suffix == ".npz":
-            if "y" not in found:
-                raise FileError("it has no array 'y' of labels")
-            found = _array(found, "y")
-        return clean_labels(found)
+        if path.suffix == ".npy":
+            return clean_labels(read_npy(stream))
+        return clean_labels(Archive(stream, _forms.unpack_limit(path))["y"])
 
 
-def _read_npz(file: Any, path: Path) -> RowFile:
+def _read_npz(file: Archive) -> RowFile:
     """Rows, dense or sparse, with labels, names and a split if the file has them."""
     more: dict[str, Any] = {
-        key: tuple(map(str, _array(file, key).ravel().tolist()))
+        key: tuple(map(str, file[key].ravel().tolist()))
         for key in ("feature_names", "class_names")
         if key in file and (key == "feature_names" or "y" in file)
     }
+    if "ids" in file:
+        more |= {"ids": file["ids"], "id_name": "ids"}
     if "train_idx" in file and "test_idx" in file:
-        more |= {key: _array(file, key) for key in ("train_idx", "test_idx")}
-    y = clean_labels(_array(file, "y")) if "y" in file else None
-    return RowFile(_array(file, "X") if "X" in file else _sparse(file, path), y, **more)
-
-
-def _sparse(file: Any, path: Path) -> Any:
-    """A sparse matrix of SciPy, or one in CSR form that does not name its form."""
-    if "format" in file:
-        X = sp.load_npz(path)
-    elif "indptr" in file:
-        parts = tuple(_array(file, name) for name in ("data", "indices", "indptr"))
-        X = sp.csr_matrix(parts, shape=tuple(_array(file, "shape").tolist()))
-    else:
-        raise FileError(
-            "it holds neither an array 'X' nor the parts of a sparse matrix, but "
-            + (", ".join(file.files) or "nothing")
-        )
+        more |= {key: file[key] for key in ("train_idx", "test_idx")}
+    y = clean_labels(file["y"]) if "y" in file else None
+    if "X" in file:
+        return RowFile(file["X"], y, **more)
+    X = file.sparse()
     check_indices(X, "its X")
-    return ops.canonical(sp.csr_matrix(X))
-
-
-def _array(file: Any, name: str) -> Array:
-    found = file[name]
-    if not isinstance(found, np.ndarray):  # NumPy returns other entries as bytes
-        raise FileError(f"{name!r} in it is not an array: write it again")
-    return found
+    return RowFile(ops.canonical(sp.csr_matrix(X)), y, **more)
 
 
 def _read_svmlight(path: Path, n_features: int | None) -> RowFile:
@@ -266,63 +287,6 @@ def _read_svmlight(path: Path, n_features: int | None) -> RowFile:
     return RowFile(ops.canonical(X), clean_labels(y))
 
 
-def _read_csv(path: Path, label_column: str | None) -> RowFile:
-    """Rows, and labels if there are any, of a text file with a header and commas."""
-    labels: list[str] = []
-    numbers = array("d")
-    with _forms.open_text(path) as stream:
-        lines = csv.reader(stream, strict=True)
-        try:
-            header = [name.strip() for name in next(lines, [])]
-            _check_header(header)
-            name = _forms.label_column_of(header, label_column)
-            label = None if name is None else header.index(name)
-            names = [name for place, name in enumerate(header) if place != label]
-            for row, line in enumerate(filter(None, lines)):  # blank lines are not rows
-                if len(line) != len(header):
-                    raise FileError(
-                        f"row {row} (counted from 0) has {len(line)} columns, but the header has "
-                        f"{len(header)}"
-                    )
-                labels.append("" if label is None else line.pop(label).strip())
-                try:
-                    numbers.extend(map(float, line))
-                except ValueError:
-                    place = next(place for place, cell in enumerate(line) if not is_number(cell))
-                    raise FileError(
-                        f"column {names[place]!r} has {reprlib.repr(line[place])} instead of "
-                        f"a number in row {row} (counted from 0): fill it, leave the column out, "
-                        "or name it as the column of labels"
-                    ) from None
-        except csv.Error as error:
-            raise FileError(f"line {lines.line_num} is not csv ({error})") from None
-    if not labels:
-        raise FileError("it has a header and no rows")
-    y = None if label is None else _forms.labels_of_texts(labels)
-    return RowFile(np.array(numbers).reshape(len(labels), len(names)), y, tuple(names))
-
-
-def _check_header(header: Sequence[str]) -> None:
-    if not header:
-        raise FileError("it is empty")
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
-        raise FileError("its columns are not separated by commas: save it with commas")
-    counted = header == [str(place) for place in range(len(header))]  # as pandas names columns
-    if all(map(is_number, header)) and not counted:
-        raise FileError(
-            "its first line holds numbers: add a first line with the names of the columns"
-        )
-
-
-def is_number(text: str) -> bool:
-    """Whether a cell can be read as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _check(rows: RowFile) -> None:
     """Refuse contents that cannot be used as rows."""
     X, y = rows.X, rows.y
@@ -337,6 +301,8 @@ def _check(rows: RowFile) -> None:
             f"row {bad[0]} (counted from 0) has NaN or infinity: fill the missing "
             "numbers, or drop the row"
         )
+    if rows.ids is not None and rows.ids.shape != (n,):
+        raise FileError(f"it has ids of shape {rows.ids.shape} for {n:,} rows")
     if y is not None and len(y) != n:
         raise FileError(f"it has {len(y):,} labels for {n:,} rows")
     if rows.feature_names is not None and len(rows.feature_names) != d:
@@ -376,34 +342,22 @@ def _stream_npy(file: BinaryIO, blocks: Iterable[Array], n_rows: int) -> None:
         file.write(block.data)
 
 
-def _stream_parquet(file: BinaryIO, blocks: Iterable[Array], y: Array | None) -> None:
-    """Write one row group per block."""
+def _stream_parquet(file: BinaryIO, blocks: Iterable[Array], more: dict[str, Array | None]) -> None:
+    """Write one row group per block: vectors, and further columns."""
     pa = import_pyarrow()
     with ExitStack() as closing:
         start, writer = 0, None
         for block in blocks:
             numbers = pa.array(np.ascontiguousarray(block).ravel())
             columns = {"vector": pa.FixedSizeListArray.from_arrays(numbers, block.shape[1])}
-            if y is not None:
-                columns["label"] = pa.array(y[start : start + len(block)])
+            for name, values in more.items():
+                if values is not None:
+                    columns[name] = pa.array(values[start : start + len(block)])
             table = pa.table(columns)
             if writer is None:
                 writer = closing.enter_context(pa.parquet.ParquetWriter(file, table.schema))
             writer.write_table(table)
             start += len(block)
-
-
-def _csv(X: Array, y: Array | None) -> bytes:
-    content = io.StringIO()
-    writer = csv.writer(content, lineterminator="\n")
-    names = [f"x{place}" for place in range(X.shape[1])]
-    writer.writerow(names if y is None else [*names, "label"])
-    # as many digits as are needed to read the same numbers back
-    style = ".9g" if X.dtype.itemsize <= 4 else ""
-    for number, row in enumerate(X):
-        cells = [format(value, style) for value in row.tolist()]
-        writer.writerow(cells if y is None else [*cells, y[number]])
-    return content.getvalue().encode()
 
 
 def _write_svmlight(file: BinaryIO, X: Matrix, y: Array | None, path: Path) -> None:

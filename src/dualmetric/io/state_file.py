@@ -73,7 +73,8 @@ def save(path: str | os.PathLike[str], method: str, parameters: dict[str, Any], 
     held = {
         name: np.ascontiguousarray(array) for name, array in tensors.items() if array is not None
     }
-    content = as_bytes(held, {_KEY: json.dumps(header, allow_nan=False)})
+    text = metric_file.with_checksum(json.dumps(header, allow_nan=False), held)
+    content = as_bytes(held, {_KEY: text})
     write_atomically(path, content)
 
 

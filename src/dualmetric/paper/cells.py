@@ -16,6 +16,7 @@ from typing import Any
 
 from .._arrays.system import available_memory
 from .._validation import warn
+from ..io.atomic import lock
 from .fingerprint import fingerprint
 
 FORMAT = 3
@@ -135,7 +136,7 @@ class Store:
         if not lines:
             folder.mkdir(parents=True, exist_ok=True)
             header = {"format": FORMAT, "settings": settings, "environment": environment()}
-            _append(self.path, header)
+            _append(self.path, header, first=True)
             lines = _read(self.path)
         (_, first), *others = lines
         try:
@@ -272,19 +273,25 @@ def _read(path: Path) -> list[tuple[int, bytes]]:
     return [(n, line) for n, line in enumerate(whole.split(b"\n"), 1) if line.strip()]
 
 
-def _append(path: Path, content: dict[str, Any]) -> None:
-    """Append one whole line, in place of a cut one; it is on the disk before this returns."""
-    line = (json.dumps(content, ensure_ascii=False) + "\n").encode()
-    with path.open("a+b") as file:
+def _append(path: Path, content: dict[str, Any], first: bool = False) -> None:
+    """Append one whole line, in place of a cut one; it is on the disk before this returns.
+
+    A ``first`` line is left out where another process has written one.
+    """
+    left = (json.dumps(content, ensure_ascii=False) + "\n").encode()
+    # without a buffer, which would be written once more when the file is closed after an error
+    with path.open("a+b", buffering=0) as file:
+        lock(file)  # a cut line must not be that of another process, which is still writing it
         file.seek(0)
-        end = file.read().rfind(b"\n") + 1
-    try:
-        os.truncate(path, end)
-        with path.open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
+        end = file.readall().rfind(b"\n") + 1
+        if first and end:
+            return
+        try:
             os.truncate(path, end)
-        raise
+            while left:
+                left = left[file.write(left) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(path, end)
+            raise

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._arrays import embedded
 from .._arrays.namespace import to_numpy
@@ -98,6 +99,10 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | Non
     Where ``n_rows`` is None, it is left to the caller whether there are such rows.
     """
     refuse_mask(index, what)
+    if sp.issparse(index):
+        raise ValueError(
+            f"{what} must be a dense array of row numbers; got a sparse matrix: use toarray()"
+        )
     array = np.asarray(to_numpy(index))
     width = len(names)
     if array.ndim != 2 or array.shape[1] != width:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from itertools import chain
+from reprlib import repr as brief
 from typing import Any, Self
 
 import numpy as np
@@ -152,7 +153,11 @@ class Labels(Supervision):
                 )
             parts = _halves_of_classes(codes, rng)
         else:
-            parts = check_cv(cv, codes, classifier=True).split(codes, codes)
+            try:
+                parts = list(check_cv(cv, codes, classifier=True).split(codes, codes))
+                parts = [(np.asarray(train), np.asarray(test)) for train, test in parts]
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"cv={brief(cv)} does not split these rows: {error}") from None
         for train, test in parts:
             if len(test) > MOST_HELD_OUT:
                 test = np.sort(rng.choice(test, MOST_HELD_OUT, replace=False))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import ops, ranking
-from .._arrays.namespace import to_numpy
+from .._arrays.namespace import precision, to_numpy
 from .._options import option
 from .._types import Array, Matrix
 from .._validation import warn
@@ -27,6 +27,7 @@ _MAX_REFERENCE_ROWS = 20_000
 _LISTED = 400_000
 _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
+_TIE = 1e-6  # relative difference of margins that counts as none: some digits of float32
 _BATCH = 2**16  # candidates at once: some megabytes
 ALL_PAIRS_ROWS = 1500  # rows up to which all their distances take a few milliseconds
 
@@ -162,6 +163,32 @@ def _margins(X: Matrix) -> Callable[[Array], Array]:
     return look_up
 
 
+def _active(
+    X: Matrix, compare: Callable[[Array], Array], margin: float
+) -> Callable[[Array], Array]:
+    """A function that says which triples of row numbers have a margin below the given one.
+
+    One triplet more or less changes the order of all that follow, and with it the metric. Rounding,
+    which differs with the number of threads and on devices, must not decide: where it could, the
+    margin is computed again, by differences in float64, and a tie is not active.
+    """
+    limit = margin - _TIE * abs(margin)
+    longest = float(to_numpy(ops.row_lengths(X)).max())
+    doubt = 2 * _TIE * abs(margin) + 32 * np.finfo(precision(X)).eps * longest * longest
+
+    def decide(index: Array) -> Array:
+        found = compare(index)
+        active = found < limit
+        places = np.flatnonzero(np.abs(found - margin) <= doubt)
+        for part in np.array_split(places, 1 + len(places) // 1000):
+            i, j, k = (ops.take_rows(X, rows) for rows in index[part].T)
+            i, j, k = (to_numpy(ops.to_dense(rows)).astype(np.float64) for rows in (i, j, k))
+            active[part] = np.square(i - k).sum(axis=1) - np.square(i - j).sum(axis=1) < limit
+        return active
+
+    return decide
+
+
 def most_listed(n_triplets: int) -> int:
     """Triplets up to which all are listed, rather than some drawn, to find as many as wanted."""
     return max(2 * n_triplets, min(20 * n_triplets, _LISTED))
@@ -171,10 +198,10 @@ def _active_triplets(
     X: Matrix, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
 ) -> Array:
     n = X.shape[0]
-    compare = _margins(X)
+    is_active = _active(X, _margins(X), margin)
     if classes.count() <= most_listed(n_triplets):
         candidates = rng.permutation(classes.all())  # before they are compared: see below
-        found = candidates[compare(candidates) < margin][:n_triplets]
+        found = candidates[is_active(candidates)][:n_triplets]
     else:
         found = np.empty((0, 3), dtype=index_type(n))
         drawn = 0
@@ -186,7 +213,7 @@ def _active_triplets(
             parts = [found]
             while sum(map(len, parts)) < n_triplets and drawn < most:
                 candidates = classes.draw(batch, rng)
-                parts.append(candidates[compare(candidates) < margin])
+                parts.append(candidates[is_active(candidates)])
                 drawn += batch
             found = _distinct(np.concatenate(parts), n)[:n_triplets]
     if len(found) == 0:

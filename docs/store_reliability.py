@@ -1,0 +1,51 @@
+"""Write the counts of the last campaigns into docs/reliability.md; run it as a script."""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reliability.md"
+RESULTS = ROOT / "tests" / "hostile" / "results.jsonl"
+_NAMES = {"fits": "hostile fits", "files": "damaged files", "faults": "faults"}
+_GOOD = ("works", "refused", "survived")
+_BEGIN = "<!-- made by docs/store_reliability.py from tests/hostile/results.jsonl -->"
+
+
+def section(path: Path = RESULTS) -> str:
+    """The table of all campaigns, and what the faults were."""
+    records = {one["kind"]: one for one in map(json.loads, path.read_text().splitlines())}
+    lines = ["| campaign | cases | outcomes | anything else | commit |", "|---|---|---|---|---|"]
+    for kind, name in _NAMES.items():
+        if kind not in records:
+            continue
+        one = records[kind]
+        good = [f"{n:,} {what}" for what, n in one["outcomes"].items() if what in _GOOD]
+        bad = [f"{n:,} {what}" for what, n in one["outcomes"].items() if what not in _GOOD]
+        cells = (name, f"{one['cases']:,}", ", ".join(good), ", ".join(bad) or "0", one["commit"])
+        lines.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(lines)
+    if "faults" in records:
+        kinds = ", ".join(f"{what} {n}" for what, n in records["faults"]["faults"].items())
+        text += f"\n\nThe faults were: {kinds}."
+    return (
+        text
+        + "\n\nOther outcomes would be crashes, hangs of more than 20 seconds, numbers that are "
+        "not finite, metrics that are not positive\nsemi-definite or not the same twice, errors of "
+        "another type or without the name of an argument or file, state changed\nby a failed fit, "
+        "more than 3 GB of memory, half-written or lost files, and commands that do not resume."
+    )
+
+
+def page(text: str, made: str) -> str:
+    """The page with the part between the marks replaced."""
+    return re.sub(
+        rf"{re.escape(_BEGIN)}\n.*?<!-- end -->",
+        lambda _: f"{_BEGIN}\n{made}\n<!-- end -->",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), section()), encoding="utf-8")

@@ -1,0 +1,152 @@
+"""The short, deterministic part of the campaigns: `make hostile` runs as many cases as you like."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dualmetric
+from hostile import campaign, files, fits, inputs
+
+FITS = st.builds(fits.Fit, st.randoms(use_true_random=False))
+DAMAGES = st.builds(files.Damage, st.randoms(use_true_random=False))
+
+
+@settings(max_examples=40)
+@given(FITS)
+def test_fits(case):
+    outcome, said = case.run()
+    assert outcome in campaign.GOOD, f"{case}: {outcome}: {said}"
+
+
+@pytest.mark.parametrize("seed", range(0, 60))
+def test_fits_of_a_campaign(seed):
+    outcome, said = campaign.make_case("fits", seed).run()
+    assert outcome in campaign.GOOD, said
+
+
+@settings(max_examples=60)
+@given(DAMAGES)
+def test_files(case):
+    outcome, said = case.run()
+    assert outcome in campaign.GOOD, f"{case}: {outcome}: {said}"
+
+
+@pytest.mark.parametrize("kind", list(files.READERS))
+def test_whole_files_are_read(kind, tmp_path):
+    if "parquet" in kind:
+        pytest.importorskip("pyarrow")
+    name, read, write = files.READERS[kind]
+    (tmp_path / name).write_bytes(write(name))
+    read(tmp_path / name)
+
+
+def test_every_estimator_is_tried():
+    made = [name for name in dualmetric.__all__ if hasattr(getattr(dualmetric, name), "fit")]
+    assert sorted(inputs.ESTIMATORS) == sorted(made)
+
+
+def test_every_suffix_is_tried():
+    from dualmetric.io._forms import FORMS
+
+    names = [name for name, _, _ in files.READERS.values()]
+    known = {".libsvm": ".svm", ".svmlight": ".svm"}  # read as the other
+    for suffix in FORMS:
+        assert any(name.endswith(known.get(suffix, suffix)) for name in names), suffix
+
+
+# --- the campaign notices what it should -----------------------------------------------------
+
+
+class Model:
+    """An estimator that has learned what it is told."""
+
+    def __init__(self, mapped, matrix):
+        self.metric_, self.mapped, self.M = self, mapped, np.array(matrix)
+        self.lift = self.before = None
+        self.n_features = len(self.M)
+
+    def transform(self, X):
+        return np.array(self.mapped)
+
+    def matrix(self):
+        return self.M
+
+
+@pytest.mark.parametrize(
+    ("mapped", "matrix", "outcome"),
+    [
+        ([[1.0]], np.eye(2), "works"),
+        ([[np.nan]], np.eye(2), "not finite"),
+        ([[np.inf]], np.eye(2), "not finite"),
+        ([[1.0]], [[1.0, 0.0], [0.0, -1e-3]], "not positive semi-definite"),
+        ([[1.0]], [[np.inf, 0.0], [0.0, 1.0]], "not finite"),
+    ],
+)
+def test_wrong_metrics_are_noticed(mapped, matrix, outcome):
+    case = fits.Fit(random.Random(0))
+    case.name, case.twice = "DuRP", False
+    assert case.check(Model(mapped, matrix))[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ValueError("X has no rows"), "refused"),
+        (TypeError("reg must be a number"), "refused"),
+        (ValueError("negative dimensions are not allowed"), "names no argument"),
+        (IndexError("X"), "undocumented error"),
+        (ZeroDivisionError("X"), "undocumented error"),
+        (RuntimeWarning("overflow in X"), "numerical warning"),
+    ],
+)
+def test_errors_are_judged(error, outcome):
+    case = fits.Fit(random.Random(0))
+    case.words = ["X", "reg"]
+    assert case.judge(error)[0] == outcome
+
+
+CRASHING = """
+import os, random
+from hostile import campaign
+class Crash:
+    def __init__(self, draw): self.n = draw.n
+    def run(self):
+        if self.n == 2: os.kill(os.getpid(), 11)
+        return "works", ""
+def make_case(kind, seed):
+    draw = random.Random(seed); draw.n = seed
+    return Crash(draw)
+campaign.make_case = make_case
+campaign.work("fits", int(os.environ["FIRST"]), 5 - int(os.environ["FIRST"]), False)
+"""
+
+
+def test_a_crash_is_noticed_and_the_rest_goes_on():
+    import os
+    import subprocess
+    import sys
+
+    found, seed = [], 0
+    path = os.pathsep.join(map(str, (campaign.ROOT / "src", campaign.ROOT / "tests")))
+    while seed < 5:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CRASHING],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "FIRST": str(seed), "PYTHONPATH": path},
+        )
+        seed = campaign.follow(child, seed, 5, found.append)
+    outcomes = [one["outcome"] for one in found]
+    assert outcomes == ["works", "works", "crash (-11)", "works", "works"]
+
+
+def test_the_last_campaign_of_each_kind_is_stored(tmp_path):
+    path = tmp_path / "a" / "campaigns.jsonl"
+    for record in ({"kind": "fits", "cases": 1}, {"kind": "files"}, {"kind": "fits", "cases": 2}):
+        campaign.store(path, record)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [{"kind": "files"}, {"kind": "fits", "cases": 2}]
