@@ -106,7 +106,7 @@ def _gains(
 def not_worse(guard: Race) -> list[Candidate]:
     """Candidates that are not clearly worse than the plain distance."""
     scores = guard.scores()
-    best_plain = int(np.argmax(scores[:2].mean(axis=1)))
+    best_plain = int(np.argmax(known_mean(scores[:2])))
     mean, error = paired(scores - scores[best_plain])
     allowed = (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
     allowed[:2] = True
@@ -116,7 +116,7 @@ def not_worse(guard: Race) -> list[Candidate]:
 def on_guard(guard: Race, kept: Candidate) -> tuple[float, float]:
     """Scores of the choice and of the better plain distance on the splits of the guard."""
     means = dict(
-        zip((one.key for one in guard.candidates), guard.scores().mean(axis=1), strict=True)
+        zip((one.key for one in guard.candidates), estimated_means(guard.scores()), strict=True)
     )
     plain = max(means[one.key] for one in guard.candidates[:2])
     return float(means[kept.key]), float(plain)
