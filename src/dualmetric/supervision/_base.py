@@ -16,6 +16,9 @@ from .._validation import refuse_mask, warn
 from ..scatter import Within, within_pairs
 
 
+_LARGEST_WEIGHT = 1e100  # weights of pairs are multiplied
+
+
 class Split(NamedTuple):
     """Rows to learn from and rows to score on."""
 
@@ -158,6 +161,8 @@ def check_weight(weight: Any, n: int, of: str) -> Array:
     if (array < 0).any():
         line = int(np.flatnonzero(array < 0)[0])
         raise ValueError(f"weight[{line}] = {array[line]:g} is negative: weights start at 0")
+    if array.max(initial=0.0) > _LARGEST_WEIGHT:
+        raise ValueError(f"weight holds {array.max():g}: divide weights by their mean, for example")
     return array
 
 
