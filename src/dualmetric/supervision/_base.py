@@ -6,7 +6,6 @@ from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._arrays import embedded
 from .._arrays.namespace import to_numpy
@@ -14,7 +13,6 @@ from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
 from .._validation import refuse_mask, warn
 from ..scatter import Within, within_pairs
-
 
 _LARGEST_WEIGHT = 1e100  # weights of pairs are multiplied
 
@@ -94,7 +92,7 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | Non
     Where ``n_rows`` is None, it is left to the caller whether there are such rows.
     """
     refuse_mask(index, what)
-    if sp.issparse(index):
+    if hasattr(index, "toarray"):  # NumPy would make one object of it
         raise ValueError(
             f"{what} must be a dense array of row numbers; got a sparse matrix: use toarray()"
         )
