@@ -65,9 +65,8 @@ def _nearest(distances: Any, query: int, k: int, file: Any) -> list[dict[str, An
 
 
 def _named(file: Any, row: int) -> dict[str, str | None]:
-    """Label of a row, and its id where rows have ids."""
-    named = {"label": file.label(row)}
-    return named if file.ids is None else {"id": file.id(row), **named}
+    """Id and label of a row; None where there are none."""
+    return {"id": file.id(row), "label": file.label(row)}
 
 
 def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
@@ -86,7 +85,7 @@ def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
         for number, pair in enumerate(pairs, start=1):
             cells = []
             for near in pair:
-                row = printable(near["id"]) if "id" in near else str(near["row"])
+                row = str(near["row"]) if near["id"] is None else printable(near["id"])
                 cells += [row, f"{near['distance']:.4g}"]
                 if has_labels:
                     mark = "✓ " if near["label"] == query["label"] else "  "

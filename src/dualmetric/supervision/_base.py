@@ -6,7 +6,6 @@ from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from .._arrays import embedded
 from .._arrays.namespace import to_numpy
@@ -14,6 +13,8 @@ from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
 from .._validation import refuse_mask, warn
 from ..scatter import Within, within_pairs
+
+_LARGEST_WEIGHT = 1e100  # weights of pairs are multiplied
 
 
 class Split(NamedTuple):
@@ -99,7 +100,7 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | Non
     Where ``n_rows`` is None, it is left to the caller whether there are such rows.
     """
     refuse_mask(index, what)
-    if sp.issparse(index):
+    if hasattr(index, "toarray"):  # NumPy would make one object of it
         raise ValueError(
             f"{what} must be a dense array of row numbers; got a sparse matrix: use toarray()"
         )
@@ -166,6 +167,8 @@ def check_weight(weight: Any, n: int, of: str) -> Array:
     if (array < 0).any():
         line = int(np.flatnonzero(array < 0)[0])
         raise ValueError(f"weight[{line}] = {array[line]:g} is negative: weights start at 0")
+    if array.max(initial=0.0) > _LARGEST_WEIGHT:
+        raise ValueError(f"weight holds {array.max():g}: divide weights by their mean, for example")
     return array
 
 
