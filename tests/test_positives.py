@@ -253,7 +253,7 @@ class TestSplits:
         D, Q, index = make_clicks(per_query=1)
         X, known = in_fit(Positives(index, Q), D, Q)
         splits = list(known.splits(X, None, "ndcg", 0))
-        assert [split.guard for split in splits] == [True, True, False, False, False, False]
+        assert [split.guard for split in splits] == [True] * 4 + [False] * 4
         index = np.column_stack([np.arange(30), np.zeros(30, int)])  # one document for all
         X, known = in_fit(Positives(index, Q), D, Q)
         assert [split.guard for split in known.splits(X, None, "ndcg", 0)] == [False] * 4

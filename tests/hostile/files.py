@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from dualmetric import Metric
+from dualmetric import DuOri, Matcher, Metric
 from dualmetric._rows import open_rows
 from dualmetric.io.rowfiles import read_lines, read_rows, write_rows
+from dualmetric.supervision import Pairs, Triplets
+from dualmetric.teach import judgements
 from makers import make_classes, make_metric
 
 REFUSED = (ValueError, OSError)
@@ -83,6 +85,27 @@ def _known(path):
     np.save(path, np.column_stack([np.arange(10), np.arange(1, 11), np.arange(10) % 2]))
 
 
+_JUDGEMENTS = b"".join(
+    b'{"query": %d, "row": %d, "right": %s}\n' % (q, q + 1, word)
+    for q, word in enumerate((b"true", b"false", b"true"))
+)
+
+
+def _matcher(path):
+    index = [(i, j) for i in range(8) for j in range(i)]
+    same = [Y[i] == Y[j] for i, j in index]
+    Matcher(make_metric()).fit(X, Pairs(index, same)).save(path)
+
+
+def _state(path):
+    model = DuOri(prior="identity", random_state=0)
+    model.partial_fit(X, Triplets([[0, 1, 2], [3, 4, 5]]), ids=["a", "b"]).save_state(path)
+
+
+def _read_state(path):
+    return DuOri.load_state(path).metric_
+
+
 # One line per kind of file: its name, who reads it, and who writes it.
 READERS = {
     "npz": ("a.npz", _read_rows, _saved(lambda path: write_rows(path, X, Y))),
@@ -132,6 +155,9 @@ READERS = {
         Metric.load,
         _saved(lambda path: make_metric(rank=None, idf=True).save(path)),
     ),
+    "matcher": ("m.safetensors", lambda path: Matcher.load(path).metric, _saved(_matcher)),
+    "state": ("s.safetensors", _read_state, _saved(_state)),
+    "judgements": ("j.jsonl", lambda path: judgements.read(path) and X, lambda name: _JUDGEMENTS),
 }
 
 

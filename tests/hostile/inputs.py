@@ -17,6 +17,7 @@ ESTIMATORS = {
     "SPCA": {"n_projections": 3, "n_triplets": 60},
     "OASIS": {"n_triplets": 60},
     "LMNN": {"max_iter": 20},
+    "RidgeMetric": {},
     "Whitening": {},
     "Euclidean": {},
     "QueryMetric": {"n_triplets": 60, "max_epochs": 2},

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -45,8 +47,35 @@ def test_whole_files_are_read(kind, tmp_path):
 
 
 def test_every_estimator_is_tried():
-    made = [name for name in dualmetric.__all__ if hasattr(getattr(dualmetric, name), "fit")]
-    assert sorted(inputs.ESTIMATORS) == sorted(made)
+    made = {name for name in dualmetric.__all__ if hasattr(getattr(dualmetric, name), "fit")}
+    assert {*inputs.ESTIMATORS, "Matcher"} == made  # the matcher is of a metric: tried below
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_matcher(seed):
+    """It works, or it is refused in words that name the argument."""
+    draw = random.Random(seed)
+    _, X = inputs.rows(draw, 30, 5, plain=draw.random() < 0.7)
+    _, known = inputs.supervision(draw, 30, 5, draw.random() < 0.3)
+    if draw.random() < 0.6:
+        rng = np.random.default_rng(seed)
+        index = rng.integers(30 if draw.random() < 0.8 else 40, size=(draw.choice((2, 8, 60)), 2))
+        known = dualmetric.supervision.Pairs(index, rng.random(len(index)) < draw.choice((0, 0.5)))
+    metric = dualmetric.Euclidean().fit(np.eye(draw.choice((5, 5, 5, 4)))).metric_
+    matcher = dualmetric.Matcher(metric)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            matcher.fit(X, known, prevalence=draw.choice((None, None, 0.1, 0.0, float("nan"))))
+            refusal = ""
+        except (ValueError, TypeError) as error:
+            refusal = str(error)
+        if not refusal:
+            assert np.isfinite(matcher.predict_proba(X, X)).all()
+            return
+    words = (*fits.ARGUMENTS, "prevalence", "metric", "row", "distances?", "Matcher")
+    assert re.search(rf"\b({'|'.join(words)})\b", refusal), refusal
+    assert not any(name.endswith("_") for name in vars(matcher))
 
 
 def test_every_suffix_is_tried():

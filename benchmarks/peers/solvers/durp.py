@@ -35,6 +35,13 @@ def whitening_alone(X: Any, y: np.ndarray, seed: int) -> Transformation:
     return Whitening(distance="euclidean").fit(X, y).transform
 
 
+def ridge_metric(X: Any, y: np.ndarray, seed: int) -> Transformation:
+    """Outputs of ridge regression, its penalty chosen by leave-one-out."""
+    from dualmetric import RidgeMetric
+
+    return RidgeMetric(random_state=seed).fit(X, y).transform
+
+
 def flat(X: Any, y: np.ndarray, seed: int, **settings: Any) -> Transformation:
     """One direction fewer than there are classes, all of the same weight."""
     from dualmetric import DuRP
@@ -75,6 +82,7 @@ SOLVERS = (
     Solver("DuRP, whitened", whitened, fast=True, **_OURS),
     Solver("DuRP, whitened, flat", flat, fast=True, **_OURS),
     Solver("DuRP, quick", quick, fast=True, **_OURS),
+    Solver("RidgeMetric", ridge_metric, fast=True, own_distance=True, **_OURS),
     Solver("Whitening", whitening_alone, fast=True, **_OURS),
     Solver("MetricCV", chosen_for_map, fast=True, **_CHOSEN),
     Solver("MetricCV, for 5-NN", chosen_for_knn, **_CHOSEN),

@@ -121,10 +121,10 @@ def fixed_options(search: Any) -> dict[str, Any]:
 def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
     if "dual" not in families and "ridge" not in families:
         return []
-    if "lifted" in families and search.require is None and ops.centre_of(X[:1]) is not None:
+    if "lifted" in families and search.require is None and ops.centre_of(X[:1, :]) is not None:
         return list(search.lifts)
     if not any(lift is None for lift in search.lifts):
-        why = "X is sparse" if ops.centre_of(X[:1]) is None else "it is not for judgements"
+        why = "X is sparse" if ops.centre_of(X[:1, :]) is None else "it is not for judgements"
         why = f"require={search.require!r} allows none" if search.require else why
         raise ValueError(f"a lift is for dense rows, and {why}: put None among the lifts")
     return [None]
@@ -395,8 +395,7 @@ def _read_off(
         if power < 0.0 and rank != few:
             continue  # the last of many directions are noise, and would be the longest
         lengths = found.lengths(rank, power)
-        lengths = like(lengths, mapped[0])
-        train, test = (part[:, : len(lengths)] * lengths for part in mapped)
+        train, test = (part[:, : len(lengths)] * like(lengths, part) for part in mapped)
         params = {**base, "n_components": rank, "power": power}
         found_best = field.scored("DuRP", params, (train, test), field.search.distances, spent)
         best = np.fmax(best, found_best)

@@ -256,7 +256,9 @@ class MetricCV(LearnedMetricEstimator):
         seed = seed_of(self.random_state)
         # the rows that the chosen estimator, which gets this seed, will choose as well
         training = open_training(self, X, y, generator(seed))
-        rows, supervision = to_numpy(training.X), training.supervision
+        supervision = training.supervision
+        # held-out rows are ranked where they are; other kinds are scored on the host
+        rows = training.X if isinstance(supervision, Labels) else to_numpy(training.X)
         scoring = supervision.scorings[0] if self.scoring is None else self.scoring
         if scoring not in supervision.scorings:
             raise ValueError(
