@@ -1,5 +1,12 @@
 """Fixtures that several test files share, and how Hypothesis runs."""
 
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # one worker per core: more threads in each would only wait for each other
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings

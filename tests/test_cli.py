@@ -209,7 +209,10 @@ class TestErrors:
 
 
 class TestDemo:
-    METHODS = ("Euclidean", "SRP", "SPCA", "LMNN", "OASIS", "DuOri", "DuRP", "DuRP, neighbors")
+    METHODS = (
+        *("MetricCV", "Euclidean", "SRP", "SPCA", "LMNN", "OASIS", "DuOri", "DuRP"),
+        "DuRP, neighbors",
+    )
 
     def test_digits(self, call, tmp_path):
         done = call("demo")
@@ -222,6 +225,8 @@ class TestDemo:
         found = {name: (float(mean), float(knn)) for name, _, mean, knn, _ in rows}
         assert all(10 < value <= 100 for pair in found.values() for value in pair)
         assert found["DuRP"][0] > found["Euclidean"][0] > found["SRP"][0]
+        assert found["MetricCV"][0] == max(mean for mean, _ in found.values())
+        assert "dualmetric fit rows.npz -o metric.safetensors" in done.stdout
         assert "Figure: demo/digits.png" in done.stdout
         assert (tmp_path / "demo" / "digits.png").read_bytes().startswith(b"\x89PNG")
         assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["digits.png"]

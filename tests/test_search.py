@@ -393,7 +393,7 @@ def test_verbose(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "[MetricCV] learning from 120 of 240 rows (max_rows)"
     assert sum("learning from" in line for line in lines) == 1
-    assert lines[1].startswith("[MetricCV] 1 of at most 7: Euclidean, ")
+    assert lines[1].startswith("[MetricCV] 1 of at most 5: Euclidean, ")
     MetricCV(**SMALL).fit(X, y)
     assert capsys.readouterr().out == ""
 

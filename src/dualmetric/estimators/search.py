@@ -37,7 +37,6 @@ from .whitening import Whitening
 
 _ENOUGH = 100  # held-out queries to tell settings apart by
 _RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
-_FEW_PER_CLASS = 50  # rows of a class, below which a prior is tried for labels, too
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
@@ -70,7 +69,7 @@ class MetricCV(LearnedMetricEstimator):
     The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features), `RidgeMetric` and
     `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
     is scored on training rows that it was not learned from. Metrics with a prior are tried, too,
-    for every kind of supervision but many labels: `DuOri` with ``prior="identity"`` or
+    for every kind of supervision but labels of known classes: `DuOri` with ``prior="identity"`` or
     ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ. Where shrinkages, ranks,
     powers, samplers or regs are given, `RidgeMetric`, which has none of them, is left out.
 
@@ -185,8 +184,8 @@ class MetricCV(LearnedMetricEstimator):
         default=None,
         help='Candidates for ``prior``: None, "identity" or "whitening". By default None and '
         '"identity" for pairs, positives and relevance ("identity" alone above 1,000 features), '
-        "all three for triplets, comparisons, few labels and new classes, and None alone for many "
-        "labels.",
+        'all three for triplets, comparisons and new classes (``cv="classes"``), and None alone '
+        "for other labels.",
         type="sequence",
         each=Option("str", "", choices=(None, "identity", "whitening")),
     )
@@ -375,11 +374,9 @@ class MetricCV(LearnedMetricEstimator):
             return families + ["dual" if prior is None else prior for prior in self.priors]
         if isinstance(supervision, Pairs | Judged) and n_features > _FEW_FEATURES:
             return ["identity"]
-        if isinstance(supervision, Labels):
-            known = supervision.y[supervision.known_rows()]
-            few = np.median(np.unique(known, return_counts=True)[1]) < _FEW_PER_CLASS
-            if n_features > DENSE_LIMIT or not (few or isinstance(self.cv, str)):
-                families = [name for name in families if name not in ("identity", "whitening")]
+        new_classes = isinstance(self.cv, str) and n_features <= DENSE_LIMIT
+        if isinstance(supervision, Labels) and not new_classes:
+            families = [name for name in families if name not in ("identity", "whitening")]
         return families
 
     def recommend(self) -> str:
