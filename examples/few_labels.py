@@ -5,7 +5,7 @@ The data are usps (16 × 16 pixels) if it is in DUALMETRIC_DATA, otherwise sciki
 
 import numpy as np
 
-from dualmetric import DuRP, Euclidean, Labels, MetricCV
+from dualmetric import DuRP, Euclidean, Labels, MetricCV, RidgeMetric
 from dualmetric.datasets import available, load_dataset
 
 data = load_dataset("usps" if available("usps") else "digits")
@@ -27,7 +27,8 @@ methods = {
         distance="cosine",
         random_state=0,
     ),
-    "MetricCV": MetricCV(priors=("identity", "whitening"), n_triplets=10_000, random_state=0),
+    "ridge": RidgeMetric(random_state=0),
+    "MetricCV": MetricCV(n_triplets=10_000, random_state=0),
 }
 for name, method in methods.items():
     method.fit(data.X_train, y)
