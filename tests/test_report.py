@@ -537,3 +537,22 @@ def test_bad_input_says_what_to_do(text_case):
         build_report(metric, X, y, title="t", feature_names=["a", "b"])
     with pytest.raises(ValueError, match="scores are for 90 rows, but X has 60"):
         build_report(metric, X[:60], y[:60], title="t", scores=compare(metric, X, y))
+
+
+def test_families_that_were_tried(text_case):
+    metric, X, labels = text_case[:3]
+    tried = [
+        {"name": "RidgeMetric, lifted", "score": 0.9876, "low": 0.98, "high": 0.99},
+        {"name": HOSTILE, "score": 0.5, "low": 0.4, "high": 0.6},
+        {"name": "no score"},
+        "nonsense",
+        {"name": "text", "score": "0.5", "low": 0.4, "high": 0.6},
+    ]
+    page = Page(build_report(metric.with_info(families=tried), X, labels, title="t"))
+    text = next(e["text"] for e in page.all("div") if e["text"].startswith("Tried on held-out"))
+    assert "RidgeMetric, lifted 98.8 % (98.0 to 99.0)" in text
+    assert "50.0 % (40.0 to 60.0)" in text
+    assert "no score" not in text
+    assert len(page.all("script")) == len(
+        Page(build_report(metric, X, labels, title="t")).all("script")
+    )

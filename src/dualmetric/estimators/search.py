@@ -462,7 +462,9 @@ class MetricCV(LearnedMetricEstimator):
         model = kind(**params).fit(training.rows, training.whole)
         choice["refit_time_"] = perf_counter() - begin
         choice["metric_"] = model.metric_.with_info(
-            chosen_by=f"MetricCV, scoring={scoring!r}", held_out_score=choice["best_score_"]
+            chosen_by=f"MetricCV, scoring={scoring!r}",
+            held_out_score=choice["best_score_"],
+            families=choice["families_"],
         )
         choice |= {"best_estimator_": model, "best_params_": params, "scoring_": scoring}
         self._store(training.rows, training.counts, **choice)

@@ -280,6 +280,8 @@ def how_it_was_made(material: Material) -> str:
         ("Weighting", "none" if metric.first.idf is None else "tf-idf of raw counts"),
         ("Rows scored", f"{material.n_rows:,} in {_count(len(material.class_names), 'class')}"),
     ]
+    if isinstance(tried := info.get("families"), list):
+        pairs.append(("Tried on held-out rows", _tried(tried)))
     if "version" in info:
         pairs.append(("Learned with", f"dualmetric {info['version']}"))
     text, parameters = _pairs(pairs), info.get("parameters")
@@ -287,6 +289,19 @@ def how_it_was_made(material: Material) -> str:
         listed = _pairs(sorted(parameters.items()))
         text += f"<details><summary>Parameters</summary>{listed}</details>"
     return text
+
+
+def _tried(families: list[Any]) -> str:
+    """The best candidate of each family that `MetricCV` tried, with its interval."""
+    numbers = ("score", "low", "high")
+    known = [
+        (one.get("name"), *(100 * one[name] for name in numbers))
+        for one in families
+        if isinstance(one, dict) and all(isinstance(one.get(name), float) for name in numbers)
+    ]
+    return ", ".join(
+        f"{name} {score:.1f} % ({low:.1f} to {high:.1f})" for name, score, low, high in known
+    )
 
 
 def _pairs(pairs: Any) -> str:
