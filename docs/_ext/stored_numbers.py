@@ -11,6 +11,12 @@ from typing import Any
 from dualmetric.paper.cells import Store
 from dualmetric.paper.summary import over_trials
 
+CHOSEN_SETS = (
+    *("digits", "usps", "isolet1", "20news_use512", "golub", "su", "rcv1_7class"),
+    "20news_bydate",
+)
+"""Sets of the table about `MetricCV`."""
+
 
 def collect(root: Path) -> dict[str, str]:
     """Return the numbers by the names that pages use."""
@@ -47,12 +53,29 @@ def collect(root: Path) -> dict[str, str]:
     click = _benchmark(root, "teaching", "browser")["milliseconds"]["click"]
     numbers |= {f"teach_{name}_ms": f"{speed[name][0]:.0f}" for name in ("pass", "metric", "rank")}
     numbers |= {"teach_click_ms": f"{click[0]:.0f}", "teach_click_p95_ms": f"{click[1]:.0f}"}
-    numbers |= _matching(root)
+    numbers |= _matching(root) | _choosing(root)
     stored = Store(root / "results", {"trials": 5}).results("fit")
     for method in ("Euclid", "DuOri", "DuRP", "LMNN", "OASIS"):
         for score in ("map", "knn"):
             found = over_trials(stored, "usps", method, score)
             numbers[f"usps_{method.lower()}_{score}"] = _percent(100 * found.mean)
+    return numbers
+
+
+def _choosing(root: Path) -> dict[str, str]:
+    """Numbers of the page about `MetricCV`: the better of each kind of peer."""
+    numbers = {}
+    for name in CHOSEN_SETS:
+        found = _benchmark(root, "chooser", f"scores {name}")["scores"]
+        for score in ("map", "knn"):
+            means = {label: mean(each[score]) for label, each in found.items()}
+            ours = means[f"MetricCV {score}"]
+            kinds = {"plain": "plain", "ridge": "ridge", "lda": "LDA", "lifted": "lifted ridge"}
+            for kind, start in kinds.items():
+                known = [value for label, value in means.items() if label.startswith(start)]
+                best = _percent(max(known)) if known else "–"
+                numbers[f"choose_{name}_{kind}_{score}"] = best
+            numbers[f"choose_{name}_ours_{score}"] = _percent(ours)
     return numbers
 
 
