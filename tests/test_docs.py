@@ -27,10 +27,13 @@ RUN = [page for page in [*PAGES, *ROOT.glob("*.md")] if code_of(page)]
 
 
 @pytest.mark.parametrize("page", RUN, ids=name_of)
-def test_python_code_runs(page, tmp_path, monkeypatch):
+def test_python_code_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(losses, "LOSSES", dict(losses.LOSSES))  # a page adds one
     exec(compile(code_of(page), name_of(page), "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out.splitlines()
+    for line in re.findall(r"This prints `(.+?)`", page.read_text(encoding="utf-8")):
+        assert line in printed
 
 
 def test_there_is_code_to_run():
