@@ -27,7 +27,8 @@ from ..prior import resolve_blocks
 from ..problem import LiftedRows
 from ..recovery import DEFAULT_WIDE_RANK, Directions
 from ..scatter import DENSE_LIMIT, scatter_of
-from ..supervision import Labels, Split
+from ..supervision import Labels, Pairs, Split, Supervision
+from ..supervision._judged import Judged
 from ._race import Race
 from .base import Training, generator
 from .dual import DuOri, DuRP
@@ -43,6 +44,10 @@ _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7), 2
 _PRIOR_REGS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1)
 _PRIOR_TRIPLETS = 50_000
 _PRIOR_PROJECTIONS = 400
+
+
+# settings that a RidgeMetric does not have: it is not tried where they are given
+_OF_DURP = ("shrinkages", "ranks", "powers", "samplers", "regs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +103,25 @@ def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
         yield from _whitened(field)
     for lift in _lifts(field.train, field.search, field.families):
         yield from _in_space(field, lift)
+
+
+def families_of(search: Any, supervision: Supervision, n_features: int) -> list[str]:
+    """What is tried besides the plain distances: see `Supervision.families`."""
+    families = list(supervision.families)
+    if search.blocks is not None:
+        return ["identity"]
+    default = type(search)()
+    if any(getattr(search, name) != getattr(default, name) for name in _OF_DURP):
+        families = [name for name in families if name != "ridge"]
+    if search.priors is not None:
+        families = [name for name in families if name in ("scatter", "ridge", "lifted")]
+        return families + ["dual" if prior is None else prior for prior in search.priors]
+    if isinstance(supervision, Pairs | Judged) and n_features > _ALL_DIRECTIONS:
+        return ["identity"]
+    new_classes = isinstance(search.cv, str) and n_features <= DENSE_LIMIT
+    if isinstance(supervision, Labels) and not new_classes:
+        families = [name for name in families if name not in ("identity", "whitening")]
+    return families
 
 
 def n_groups(X: Matrix, search: Any, families: Sequence[str]) -> int:
@@ -260,13 +284,11 @@ def _whitened(field: Field) -> Iterator[str]:
 def _in_space(field: Field, lift: str | None) -> Iterator[str]:
     """Candidates over the rows as they are, or lifted."""
     begin = perf_counter()
-    families = {"ridge": "RidgeMetric", "dual": "DuRP"}
-    families = {
-        family: method
-        for family, method in families.items()
-        if family in field.families and field.race.wants(method, {"lift": lift})
-    }
-    if not families:
+    with_ridge, with_durp = (
+        family in field.families and field.race.wants(method, {"lift": lift})
+        for family, method in (("ridge", "RidgeMetric"), ("dual", "DuRP"))
+    )
+    if not with_ridge and not with_durp:
         return
     after_lift = generator(field.seed)
     fixed = {**fixed_options(field.search), "lift": lift}
@@ -274,12 +296,12 @@ def _in_space(field: Field, lift: str | None) -> Iterator[str]:
     test = field.test
     if lifted.lift is not None:
         test = lifted.lift.apply(test, lifted.nystroem)
-    if "ridge" in families:
+    if with_ridge:
         _regressed(field, lift, lifted.X, test, begin)
         yield "RidgeMetric"
         begin = perf_counter()
     ranks = _ranks(field, lift)
-    for sampler in field.search.samplers if "dual" in families else ():
+    for sampler in field.search.samplers if with_durp else ():
         options = DuRP(**fixed, sampler=sampler)
         after_sampling = deepcopy(after_lift)
         problem = stages.pose(lifted.X, field.split.train, options, after_sampling)

@@ -50,7 +50,7 @@ def choose(
         if better:
             allowed &= np.array([_family(one) in better for one in candidates])
             best = int(np.argmax(np.where(allowed, means, -np.inf)))
-            place = _simplest(race, allowed, best)
+            place = _simplest(race, scores, means, allowed, best)
             family = _family(candidates[place])
             champion = max(means[allowed & _of_family(candidates, family)])
             expected += gains[family][0] - (champion - means[place])
@@ -68,7 +68,6 @@ def choose(
         "best_plain_": (candidates[best_plain].params["distance"], float(means[best_plain])),
         "other_scores_": {name: (float(a), float(b)) for name, (a, b) in also.items()},
         "gain_interval_": gain,
-        "cv_results_": _results(race, means),
     }
 
 
@@ -122,24 +121,20 @@ def on_guard(guard: Race, kept: Candidate) -> tuple[float, float]:
     return float(means[kept.key]), float(plain)
 
 
-def _simplest(race: Race, allowed: Array, best: int) -> int:
+def _simplest(race: Race, scores: Array, means: Array, allowed: Array, best: int) -> int:
     """Of those that are not worse than the best by more than a standard error, the simplest."""
     candidates = race.candidates
-    tables = [race.scores()]
-    if "map" in candidates[best].also and "knn" in candidates[best].also:  # scoring="both"
+    tables = [scores]
+    if {"map", "knn"} <= candidates[best].also.keys():  # scoring="both"
         tables = [race.also("map"), race.also("knn")]
     near = allowed.copy()
-    for scores in tables:
-        means = np.where(allowed, np.nan_to_num(known_mean(scores)), -np.inf)
-        mean, error = paired(scores - scores[np.argmax(means)])
+    for table in tables:
+        leader = np.argmax(np.where(allowed, np.nan_to_num(known_mean(table)), -np.inf))
+        mean, error = paired(table - table[leader])
         near &= mean + error >= 0.0
     near[best] |= not near.any()
-    means = estimated_means(tables[0]) if len(tables) == 1 else estimated_means(race.scores())
-    keys = [_complexity(candidates[place]) for place in np.flatnonzero(near)]
-    simple = [
-        place for place, key in zip(np.flatnonzero(near), keys, strict=True) if key == min(keys)
-    ]
-    return int(max(simple, key=lambda place: means[place]))
+    places = np.flatnonzero(near).tolist()
+    return min(places, key=lambda place: (_complexity(candidates[place]), -means[place]))
 
 
 def _width(candidate: Candidate) -> float:
@@ -149,16 +144,14 @@ def _width(candidate: Candidate) -> float:
 
 
 def _complexity(candidate: Candidate) -> tuple[bool, int, float]:
-    return (
-        candidate.params.get("lift") is not None,
-        _FAMILIES.index(candidate.method),
-        _width(candidate),
-    )
+    lifted, method = _family(candidate)
+    return lifted, _FAMILIES.index(method), _width(candidate)
 
 
-def _results(race: Race, means: Array) -> dict[str, Any]:
+def results(race: Race) -> dict[str, Any]:
     """The table of `GridSearchCV`."""
-    candidates = race.candidates
+    candidates, scores = race.candidates, race.scores()
+    means = estimated_means(scores)
     keys = sorted({key for one in candidates for key in one.params})
     n_splits = len(candidates[0].parts)
     by_split = np.array(
@@ -182,14 +175,14 @@ def _results(race: Race, means: Array) -> dict[str, Any]:
         "mean_test_score": means,
         "std_test_score": np.nanstd(by_split, axis=0),
         "rank_test_score": (means[None, :] > means[:, None]).sum(axis=1) + 1,
-        "n_queries": (~np.isnan(race.scores())).sum(axis=1),
+        "n_queries": (~np.isnan(scores)).sum(axis=1),
         "dropped": np.array([one.dropped for one in candidates]),
         "mean_fit_time": np.array([np.mean(one.fit_times) for one in candidates]),
         "mean_score_time": np.array([np.mean(one.score_times) for one in candidates]),
     }
 
 
-def best_of_families(race: Race, seed: int = 0) -> list[dict[str, Any]]:
+def best_of_families(race: Race) -> list[dict[str, Any]]:
     """The best candidate of each family, with the 95 % interval of its mean score."""
     scores = race.scores()
     means = estimated_means(scores)
@@ -200,9 +193,8 @@ def best_of_families(race: Race, seed: int = 0) -> list[dict[str, Any]]:
             best[family] = place
     found = []
     for (lifted, method), place in sorted(best.items(), key=lambda item: -means[item[1]]):
-        low, high = bootstrap_interval(scores[place], seed=seed)
         shift = means[place] - known_mean(scores[place])  # it was scored on other queries
+        low, high = (float(end + shift) for end in bootstrap_interval(scores[place]))
         name = f"{method}, lifted" if lifted else method
-        found.append({"name": name, "score": float(means[place]),
-                      "low": float(low + shift), "high": float(high + shift)})  # fmt: skip
+        found.append({"name": name, "score": float(means[place]), "low": low, "high": high})
     return found

@@ -39,7 +39,7 @@ class Candidate:
 class Race:
     """Candidates, scored split after split until ``deadline`` (of `time.perf_counter`).
 
-    ``entrants`` are those that may take part; None lets all.
+    ``entrants`` are those that may take part; with None, all may.
     """
 
     def __init__(self, deadline: float = np.inf, entrants: list["Candidate"] | None = None) -> None:
@@ -53,6 +53,11 @@ class Race:
     def candidates(self) -> list[Candidate]:
         """All candidates, in the order in which they entered."""
         return list(self._known.values())
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries were scored, each counted once."""
+        return len(np.unique(np.concatenate(self._queries)))
 
     def start(self, split: Split) -> None:
         """Go on with another split."""

@@ -22,14 +22,12 @@ from .._options import (
 )
 from .._validation import warn
 from ..problem import length_unit
-from ..scatter import DENSE_LIMIT
-from ..supervision import Labels, Pairs, Supervision
-from ..supervision._judged import Judged
+from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
-from ._candidates import Field, fixed_options, n_groups, run_candidates
-from ._choice import best_of_families, choose, not_worse, on_guard
+from ._candidates import Field, families_of, fixed_options, n_groups, run_candidates
+from ._choice import best_of_families, choose, not_worse, on_guard, results
 from ._estimate import Estimate, estimate_dual
-from ._race import Candidate, Race
+from ._race import Candidate, Race, known_mean
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
 from .dual import DuOri, DuRP
 from .ridge import RidgeMetric
@@ -40,9 +38,6 @@ _RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
-_FEW_FEATURES = 1000  # up to which DuRP without a prior is tried for pairs and judgements, too
-# settings that a RidgeMetric does not have: it is not tried where they are given
-_OF_DURP = ("shrinkages", "ranks", "powers", "samplers", "regs")
 _SCORES = {
     "map": "mAP",
     "knn": "right neighbours",
@@ -266,11 +261,11 @@ class MetricCV(LearnedMetricEstimator):
             )
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
-        families = self._families(supervision, rows.shape[1])
+        families = families_of(self, supervision, rows.shape[1])
         self._check_requirements(supervision, families, rows.shape[1])
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
         race, guard = Race(deadline), Race(deadline)
-        distance, n_scored = None, 0
+        distance = None
         for split in supervision.splits(rows, self.cv, scoring, seed):
             if guard.candidates and not split.guard and not race.candidates:
                 race = Race(deadline, not_worse(guard))
@@ -290,22 +285,16 @@ class MetricCV(LearnedMetricEstimator):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
                 self._run(field, distance, callback)
-            plain = current.candidates[:2]
-            distance = (
-                distance or max(plain, key=lambda one: np.nanmean(one.parts[0])).params["distance"]
-            )
+            if distance is None:
+                plain = max(current.candidates[:2], key=lambda one: known_mean(one.parts[0]))
+                distance = plain.params["distance"]
             if split.guard:
                 continue
             race.finish()
-            choice = choose(
-                race,
-                self._seconds_left(begin),
-                self.max_components,
-                rows.shape[1],
-            )
+            seconds = self._seconds_left(begin)
+            choice = choose(race, seconds, self.max_components, rows.shape[1])
             low, high = choice["gain_interval_"]
-            n_scored = race.scores().shape[1]
-            settled = n_scored >= _ENOUGH and not low <= 0.0 <= high
+            settled = race.n_queries >= _ENOUGH and not low <= 0.0 <= high
             if race.out_of_time or (self.cv is None and settled):
                 break  # no doubt is left whether a learned metric is better
         if race.out_of_time and len(race.candidates) == 2:
@@ -313,10 +302,12 @@ class MetricCV(LearnedMetricEstimator):
                 f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
                 "distance is returned; allow more time, or pass fewer rows"
             )
-        new = on_guard(guard, choice["kept"]) if guard.candidates else None
-        choice["new_documents_"] = new
-        choice["families_"] = best_of_families(race)
-        choice["held_out_"] = supervision.held_out
+        choice |= {
+            "cv_results_": results(race),
+            "families_": best_of_families(race),
+            "held_out_": supervision.held_out,
+            "new_documents_": on_guard(guard, choice["kept"]) if guard.candidates else None,
+        }
         return self._refit(training, choice, scoring, seed)
 
     def _check_requirements(
@@ -360,24 +351,6 @@ class MetricCV(LearnedMetricEstimator):
                 callback(done, total)
         if callback is not None:
             callback(total, total)
-
-    def _families(self, supervision: Supervision, n_features: int) -> list[str]:
-        """What is tried besides the plain distances."""
-        families = list(supervision.families)
-        if self.blocks is not None:
-            return ["identity"]
-        default = MetricCV()
-        if any(getattr(self, name) != getattr(default, name) for name in _OF_DURP):
-            families = [name for name in families if name != "ridge"]
-        if self.priors is not None:
-            families = [name for name in families if name in ("scatter", "ridge", "lifted")]
-            return families + ["dual" if prior is None else prior for prior in self.priors]
-        if isinstance(supervision, Pairs | Judged) and n_features > _FEW_FEATURES:
-            return ["identity"]
-        new_classes = isinstance(self.cv, str) and n_features <= DENSE_LIMIT
-        if isinstance(supervision, Labels) and not new_classes:
-            families = [name for name in families if name not in ("identity", "whitening")]
-        return families
 
     def recommend(self) -> str:
         """Explain the choice in a sentence."""
