@@ -1,28 +1,21 @@
 """The report: one self-contained HTML page that shows what a learned metric changed."""
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
-from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 import numpy as np
 
 from .._explain import namer
-from .._version import __version__
 from ..metric import Metric
 from ..side_by_side import Scores
 from . import _pictures, _sections
 from ._explorer import explorer_data, heat_pictures
 from ._matches import build_match_report
-from ._material import DISTANCES, clean, gather
+from ._material import DISTANCES, gather
+from ._page import fill_page
 
 __all__ = ["build_match_report", "build_report"]
-
-_SCRIPTS = ("page.js", "map.js", "explorer.js", "start.js")
 
 
 def build_report(
@@ -93,28 +86,28 @@ def build_report(
     if shape is not None:
         heat = None if directions is None else heat_pictures(directions.T, shape)
         data["directions"] = None if heat is None else _pictures.sheet(heat)
-    script = "\n".join(_asset(name) for name in _SCRIPTS)
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    return Template(_asset("page.html")).substitute(
-        _sections.result(material) | _sections.curves(material) | _sections.class_table(material),
-        title=escape(clean(title)),
+    values = {
+        **_sections.result(material),
+        **_sections.curves(material),
+        **_sections.class_table(material),
+        "spectrum": _sections.spectrum(shares, directions, name_of if shape is None else None),
+        "choosing": _sections.choosing_a_neighbour(material),
+        "how": _sections.how_it_was_made(material),
+        "before": DISTANCES[material.before],
+        "n_queries": len(data["queries"]),
+        "n_on_map": f"{len(data['onMap']):,}",
+    }
+    return fill_page(
+        "page.html",
+        values,
+        title=title,
+        kind="report",
+        whole="report",
         summary=_sections.summary(material),
-        script_hash=f"sha256-{digest}",
-        style=_asset("style.css"),
-        script=script,
-        data=_embedded(data),
-        spectrum=_sections.spectrum(shares, directions, name_of if shape is None else None),
-        choosing=_sections.choosing_a_neighbour(material),
-        how=_sections.how_it_was_made(material),
-        before=DISTANCES[material.before],
-        n_queries=len(data["queries"]),
-        n_on_map=f"{len(data['onMap']):,}",
-        version=escape(__version__),
+        parts=("Result", "Curves", "Classes", "Map", "Explorer", "About"),
+        scripts=("page.js", "map.js", "explorer.js", "start.js"),
+        data=f'<script type="application/json" id="report-data">{_embedded(data)}</script>\n',
     )
-
-
-def _asset(name: str) -> str:
-    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _embedded(data: dict[str, Any]) -> str:

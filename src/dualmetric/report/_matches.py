@@ -1,22 +1,19 @@
 """The page about a Matcher: whether its probabilities are right, and what it gets wrong."""
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from html import escape
-from string import Template
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from .._types import Array
-from .._version import __version__
 from ..matching import _calibration
 from ..matching._bounds import numbered, rate_interval
 from ..matching._input import labelled_pairs
 from . import _match_charts as charts
 from ._material import clean
+from ._page import fill_page
 from ._sections import _pairs
 
 _BINS = 15
@@ -63,8 +60,6 @@ def build_match_report(
     str
         HTML.
     """
-    from . import _asset
-
     found = labelled_pairs(matcher.metric_, X, pairs, None)
     distance, same = found.distance, found.same
     if texts is not None and len(texts) != found.n_rows:
@@ -75,8 +70,6 @@ def build_match_report(
     limit = None if threshold is None else threshold.distance
     accepted = probability >= 0.5 if limit is None else distance <= limit
     entity = numbered(found.entity)
-    script = f"{_asset('page.js')}\n{_asset('match.js')}"
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     hits = int(np.count_nonzero(accepted & same))
     scores = (
         ("Average precision", f"{_average_precision(distance, same):.3f}"),
@@ -90,26 +83,30 @@ def build_match_report(
         ("Fitted to", f"{len(matcher.pairs_.same):,} labelled pairs"),
         ("Share of same pairs in use", _prevalence(matcher)),
     ]
-    return Template(_asset("match.html")).substitute(
-        title=escape(clean(title)),
-        style=_asset("style.css"),
-        script=script,
-        script_hash=f"sha256-{digest}",
-        version=escape(__version__),
-        warning="" if held_out else _SAME_PAIRS,
-        decision=escape(_decision(threshold)),
-        cards="".join(
+    values = {
+        "warning": "" if held_out else _SAME_PAIRS,
+        "cards": "".join(
             f'<article class="card score"><h3>{name}</h3><p class="change"><strong>{value}</strong>'
             "</p></article>"
             for name, value in scores
         ),
-        reliability=_reliability(probability, same, entity),
-        precision=_precision_recall(distance, same, entity),
-        errors=_error_rates(distance, same, entity),
-        distances=charts.distances(distance[same], distance[~same], limit),
-        false_matches=_listed(found, probability, ~same & accepted, 1.0, texts),
-        missed=_listed(found, probability, same & ~accepted, -1.0, texts),
-        facts=_pairs(facts),
+        "reliability": _reliability(probability, same, entity),
+        "precision": _precision_recall(distance, same, entity),
+        "errors": _error_rates(distance, same, entity),
+        "distances": charts.distances(distance[same], distance[~same], limit),
+        "false_matches": _listed(found, probability, ~same & accepted, 1.0, texts),
+        "missed": _listed(found, probability, same & ~accepted, -1.0, texts),
+        "facts": _pairs(facts),
+    }
+    return fill_page(
+        "match.html",
+        values,
+        title=title,
+        kind="matches",
+        whole="page",
+        summary=escape(_decision(threshold)),
+        parts=("Result", "Curves", "Errors", "About"),
+        scripts=("page.js", "match.js"),
     )
 
 
