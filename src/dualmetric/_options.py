@@ -6,6 +6,7 @@ editors and type checkers see ordinary keyword arguments.
 """
 
 from dataclasses import dataclass, field, fields
+from inspect import cleandoc
 from numbers import Integral, Real
 from reprlib import repr as brief
 from textwrap import fill
@@ -136,21 +137,22 @@ def with_options(cls: _T) -> _T:
     """Make the constructor of an estimator, and fill in what its docstring leaves out."""
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     if made.__doc__ is not None:  # there is none under python -OO
-        sections = _SECTIONS + getattr(made, "_attributes", "")
-        text = made.__doc__.replace("{sections}", sections)
+        # without indentation, as Python 3.13 and later have it
+        sections = cleandoc(_SECTIONS + getattr(made, "_attributes", ""))
+        text = cleandoc(made.__doc__).replace("{sections}", sections)
         made.__doc__ = text.replace("{parameters}", _parameters(made))
     return made
 
 
 def _parameters(cls: Any) -> str:
-    """The section Parameters of a docstring, indented as in a class."""
+    """The section Parameters of a docstring."""
     lines = []
     for name, declared in options_of(cls).items():
         default = getattr(cls, name)
         shown = f"{default:_}" if type(default) is int else _quoted(default)
-        lines.append(f"    {name} : {declared.type_in_words()}, default={shown}")
-        lines.append(fill(declared.help, 100, initial_indent=" " * 8, subsequent_indent=" " * 8))
-    return "\n".join(lines).strip()
+        lines.append(f"{name} : {declared.type_in_words()}, default={shown}")
+        lines.append(fill(declared.help, 96, initial_indent=" " * 4, subsequent_indent=" " * 4))
+    return "\n".join(lines)
 
 
 # --- options that several estimators share ---------------------------------------------------
