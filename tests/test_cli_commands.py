@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from sklearn.feature_extraction.text import TfidfTransformer
 from typer.testing import CliRunner
 
@@ -1213,9 +1213,23 @@ class TestExport:
         factor = Metric.load(learned).factor
         np.testing.assert_allclose(found["weight"].numpy(), factor.T)
 
+    def test_sentence_transformers(self, data, learned, folder):
+        shown = run("export", learned, "-o", "new/2_Dense").stdout
+        assert shown.startswith("new/2_Dense/model.safetensors, ")
+        assert 'by the Euclidean distance (similarity_fn_name="euclidean")' in shown
+        tensors = load_file("new/2_Dense/model.safetensors")
+        np.testing.assert_allclose(tensors["linear.weight"], Metric.load(learned).factor.T)
+        run("fit", data, "--distance", "cosine", "-o", "m")
+        assert "by the cosine" in run("export", "m", "-o", "new/2_Dense/").stdout
+
+    def test_a_file_in_place_of_the_folder(self, learned, folder):
+        (folder / "2_Dense").touch()
+        line = refused("export", learned, "-o", "2_Dense")
+        assert "2_Dense is a file, not a folder" in line
+
     def test_unknown_form(self, learned, folder):
         line = refused("export", learned, "-o", "m.h5")
-        assert line == "--out: m.h5 must end in one of .npy, .onnx, .faiss, .pt"
+        assert line == "--out: m.h5 must end in one of .npy, .onnx, .faiss, .pt, Dense"
         assert not left(folder)
 
     def test_a_step_that_a_target_cannot_do(self, data, folder):
@@ -1440,6 +1454,20 @@ class TestBadInput:
         for arguments in uses:
             assert refused(*arguments) == "no does not exist: make it with dualmetric fit"
         assert not left(folder)
+
+    def test_sentence_transformers(self, data, learned, folder):
+        shown = run("export", learned, "-o", "new/2_Dense").stdout
+        assert shown.startswith("new/2_Dense/model.safetensors, ")
+        assert 'by the Euclidean distance (similarity_fn_name="euclidean")' in shown
+        tensors = load_file("new/2_Dense/model.safetensors")
+        np.testing.assert_allclose(tensors["linear.weight"], Metric.load(learned).factor.T)
+        run("fit", data, "--distance", "cosine", "-o", "m")
+        assert "by the cosine" in run("export", "m", "-o", "new/2_Dense/").stdout
+
+    def test_a_file_in_place_of_the_folder(self, learned, folder):
+        (folder / "2_Dense").touch()
+        line = refused("export", learned, "-o", "2_Dense")
+        assert "2_Dense is a file, not a folder" in line
 
     def test_unknown_form(self, learned, folder):
         (folder / "a.xls").write_text("")

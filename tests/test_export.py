@@ -1,6 +1,7 @@
 """Exports: the same distances elsewhere, and steps that a target cannot do refused by name."""
 
 import io
+import json
 import os
 import sys
 import warnings
@@ -13,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import makers
 from dualmetric import DuRP, Metric
-from dualmetric.io.export import to_faiss, to_npy, to_onnx, to_torch
+from dualmetric.io.export import to_faiss, to_npy, to_onnx, to_sentence_transformers, to_torch
 from dualmetric.lift import Lift, rbf_lift
 from dualmetric.tfidf import fit_idf, tfidf
 
@@ -376,10 +377,80 @@ def test_torch_does_not_share_the_factor():
     assert_array_equal(metric.factor, before)
 
 
+# --- sentence-transformers --------------------------------------------------------------------
+
+
+def files_of_layer(folder):
+    """The configuration and the tensors of a layer, read without sentence-transformers."""
+    from safetensors.numpy import load_file
+
+    assert sorted(os.listdir(folder)) == ["config.json", "model.safetensors"]
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return config, load_file(folder / "model.safetensors")
+
+
+def compared(a, b, kind):
+    """Distances as they are, or between rows of length one."""
+    if kind == "cosine":
+        a, b = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (a, b))
+    return lengths(a - b)
+
+
+@pytest.mark.parametrize("metric", CASES)
+def test_layer_has_the_same_distances(metric, tmp_path):
+    to_sentence_transformers(metric, tmp_path / "2_Dense")
+    config, tensors = files_of_layer(tmp_path / "2_Dense")
+    assert config == {
+        "in_features": D,
+        "out_features": metric.rank,
+        "bias": metric.centre is not None,
+        "activation_function": "torch.nn.modules.linear.Identity",
+    }
+    assert set(tensors) == {"linear.weight", *(["linear.bias"] if config["bias"] else [])}
+    assert all(tensor.dtype == np.float32 for tensor in tensors.values())
+    A, B = make_rows(9), make_rows(9, seed=2)
+    a, b = (X @ tensors["linear.weight"].T + tensors.get("linear.bias", 0) for X in (A, B))
+    expected = metric.distance(A.astype(float), B.astype(float))
+    assert_allclose(compared(a, b, metric.kind), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentence_transformers_loads_the_layer(kind, tmp_path):
+    torch = needs("torch", "sentence_transformers")
+    try:
+        from sentence_transformers.sentence_transformer.modules import Dense
+    except ImportError:  # before version 5.4
+        from sentence_transformers.models import Dense
+    metric = make_metric(kind)
+    to_sentence_transformers(metric, tmp_path / "2_Dense")
+    layer = Dense.load(str(tmp_path / "2_Dense"))
+    A, B = make_rows(9), make_rows(9, seed=2)
+    with torch.no_grad():
+        a, b = (
+            layer({"sentence_embedding": torch.from_numpy(X)})["sentence_embedding"].numpy()
+            for X in (A, B)
+        )
+    assert_allclose(compared(a, b, metric.kind), metric.distance(A, B), rtol=1e-5, atol=1e-6)
+
+
+def test_layer_replaces_a_layer(tmp_path):
+    for rank in (4, 2):
+        to_sentence_transformers(make_metric("cosine, centred", rank=rank), tmp_path)
+        config, tensors = files_of_layer(tmp_path)
+        assert config["out_features"] == len(tensors["linear.bias"]) == rank
+
+
 # --- what is refused --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("export", "target"), [(to_faiss, "FAISS"), (to_torch, "torch")])
+def layer(metric):
+    to_sentence_transformers(metric, "2_Dense")
+
+
+@pytest.mark.parametrize(
+    ("export", "target"),
+    [(to_faiss, "FAISS"), (to_torch, "torch"), (layer, "sentence-transformers")],
+)
 def test_tfidf_is_refused_by_name(export, target):
     with pytest.raises(ValueError, match=rf"{target} cannot weigh counts by tf-idf.*: .*ONNX"):
         export(make_metric(idf=True))
@@ -390,6 +461,7 @@ def test_tfidf_is_refused_by_name(export, target):
     [
         (to_faiss, "FAISS"),
         (to_torch, "torch"),
+        (layer, "sentence-transformers"),
         (lambda metric: to_npy(metric, "L.npy"), r"\.npy matrix"),
     ],
 )
@@ -493,6 +565,24 @@ def test_npy_of_corrected_metrics(case, tmp_path):
     L = np.load(tmp_path / "L.npy", allow_pickle=False)
     A, B = make_rows(9), make_rows(9, seed=2)
     assert_allclose(lengths(A @ L - B @ L), metric.distance(A, B), rtol=1e-4)
+
+
+@pytest.mark.parametrize("case", list(CORRECTED))
+def test_layer_of_corrected_metrics(case, tmp_path):
+    metric = CORRECTED[case]
+    refusal = first_steps(metric)
+    if not refusal and metric.before is not None and metric.before.kind == "cosine":
+        refusal = ["scale rows to length one between two maps"]
+    if refusal:
+        with pytest.raises(ValueError, match=f"sentence-transformers cannot .*{refusal[0]}"):
+            to_sentence_transformers(metric, tmp_path / "2_Dense")
+        assert os.listdir(tmp_path) == []
+        return
+    to_sentence_transformers(metric, tmp_path / "2_Dense")
+    _, tensors = files_of_layer(tmp_path / "2_Dense")
+    A, B = make_rows(9), make_rows(9, seed=2)
+    a, b = (X @ tensors["linear.weight"].T for X in (A, B))
+    assert_allclose(compared(a, b, metric.kind), metric.distance(A, B), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", list(CORRECTED))

@@ -87,13 +87,14 @@ def _obstacle(path: Path) -> str | None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Make the folder of a file that is then written; errors name the file."""
+    """Make the folder of a file, or of a folder of files, that is then written; errors name it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         named = None if error.filename is None else Path(error.filename)
-        if error.errno is None or named not in (None, path, *path.parents):
+        is_ours = named is None or named in (path, *path.parents) or path in named.parents
+        if error.errno is None or not is_ours:
             raise  # about a file that was read meanwhile
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         remedy = "free some space or choose another folder" if full else "choose another folder"

@@ -8,11 +8,19 @@ from typing import Annotated
 from ._options import MetricFile, out_option
 
 SUFFIXES = (".npy", ".onnx", ".faiss", ".pt")
-_OUT = "Where to write: .npy (the matrix), .onnx, .faiss or .pt (torch)."
+FOLDER = "Dense"  # sentence-transformers names the folders of such layers 2_Dense, 3_Dense, …
+MEASURES = {
+    "euclidean": 'the Euclidean distance (similarity_fn_name="euclidean")',
+    "cosine": "the cosine, as sentence-transformers does by default",
+}
+_OUT = (
+    "Where to write: .npy (the matrix), .onnx, .faiss, .pt (torch), or a folder whose name ends in "
+    "Dense (a layer of sentence-transformers)."
+)
 
 
 def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> None:
-    """Write a metric for other programs: NumPy, ONNX, FAISS or torch; the suffix decides.
+    """Write a metric for NumPy, ONNX, FAISS, torch or sentence-transformers; the name decides.
 
     If the file also holds a matcher, ONNX has the probability of a match as a second output.
     """
@@ -22,12 +30,16 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
     from ._data import load_matcher, load_metric
     from ._output import check_output, make_console, writing
 
-    if out.suffix not in SUFFIXES:
-        raise ValueError(f"--out: {out.name} must end in one of {', '.join(SUFFIXES)}")
-    check_output(out, "--out", metric)
+    is_folder = out.name.endswith(FOLDER)
+    if not is_folder and out.suffix not in SUFFIXES:
+        raise ValueError(f"--out: {out.name} must end in one of {', '.join(SUFFIXES)}, {FOLDER}")
+    largest = out / "model.safetensors" if is_folder else out
+    check_output(largest, "--out", metric)
     learned = load_metric(metric)
     with writing(out):
-        if out.suffix == ".npy":
+        if is_folder:
+            exports.to_sentence_transformers(learned, out)
+        elif out.suffix == ".npy":
             exports.to_npy(learned, out)
         elif out.suffix == ".onnx":
             exports.to_onnx(load_matcher(metric) or learned, out)
@@ -38,4 +50,7 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
             module, content = exports.to_torch(learned), BytesIO()
             import_module("torch").save(module.state_dict(), content)
             write_atomically(out, content.getvalue())
-    make_console().print(f"{out}, {format_bytes(out.stat().st_size)}")
+    console = make_console()
+    console.print(f"{largest}, {format_bytes(largest.stat().st_size)}")
+    if is_folder:
+        console.print(f"Compare the outputs of this layer by {MEASURES[learned.kind]}.")

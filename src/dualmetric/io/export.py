@@ -1,12 +1,15 @@
-"""A metric for other programs: a NumPy matrix, FAISS, ONNX and torch.
+"""A metric for other programs: a NumPy matrix, FAISS, ONNX, torch and sentence-transformers.
 
-FAISS and torch support L, a centre and unit length; ``.npy`` L alone; ONNX also tf-idf, a lift and
-blocks that are scaled to length one. Weights of blocks alone become a part of L. A metric with
-other steps is refused, and the error names the step.
+FAISS and torch support L, a centre and unit length; ``.npy`` L alone; a layer of
+sentence-transformers L and a centre; ONNX also tf-idf, a lift and blocks that are scaled to length
+one. Weights of blocks alone become a part of L. A metric with other steps is refused, and the error
+names the step.
 """
 
+import json
 import os
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,10 +44,8 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
             "a .npy matrix cannot centre rows and scale them to length one, as this metric does "
             "(distance='cosine'): export it to ONNX, FAISS or torch, or keep metric.transform(X)"
         )
-    factors = [_written_factor(step) for step in _steps(metric) if step.factor is not None]
-    factor = reduce(np.matmul, factors) if factors else _written_factor(metric)
     with replacing(path) as file:
-        np.save(file, np.ascontiguousarray(factor), allow_pickle=False)
+        np.save(file, np.ascontiguousarray(_one_factor(metric)), allow_pickle=False)
 
 
 def to_faiss(metric: Metric, index: Any = None) -> Any:
@@ -132,6 +133,42 @@ def to_torch(metric: Metric) -> Any:
             torch.nn.init.constant_(norm.weight, rank**-0.5).requires_grad_(False)
             layers.append(norm)
     return layers[0] if len(layers) == 1 else torch.nn.Sequential(*layers)
+
+
+def to_sentence_transformers(metric: Metric, folder: str | os.PathLike[str]) -> None:
+    """Write the two files of a ``Dense`` layer of sentence-transformers: Lᵀx, or Lᵀx − c.
+
+    Compare what the layer gives by the Euclidean distance; for a cosine metric, by the cosine.
+
+    Parameters
+    ----------
+    metric : Metric
+        A metric without tf-idf or a lift, and without rows of length one before its last step.
+    folder : str or path
+        Where ``config.json`` and ``model.safetensors`` are written. The folder is made if needed.
+    """
+    from safetensors.numpy import save as as_bytes
+
+    target = "a Dense layer of sentence-transformers"
+    _refuse_first_steps(metric, target)
+    if metric.before is not None and metric.before.kind == "cosine":
+        raise ValueError(
+            f"{target} cannot scale rows to length one between two maps, as this metric does "
+            "(before): export it to ONNX or torch"
+        )
+    tensors = {"linear.weight": _float32(_one_factor(metric).T, "factor")}
+    if metric.centre is not None:
+        tensors["linear.bias"] = _float32(-metric.centre, "centre")
+    config = {
+        "in_features": metric.n_features,
+        "out_features": metric.rank,
+        "bias": metric.centre is not None,
+        "activation_function": "torch.nn.modules.linear.Identity",
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "model.safetensors", as_bytes(tensors, metadata={"format": "pt"}))
+    write_atomically(folder / "config.json", (json.dumps(config, indent=4) + "\n").encode())
 
 
 def to_onnx(metric: Any, path: str | os.PathLike[str]) -> None:
@@ -346,6 +383,12 @@ def _steps(metric: Metric) -> list[Metric]:
         return steps
     factor = first.blocks.column_weights()[:, None] * _written_factor(first)
     return [first.replaced(factor=factor, blocks=None), *steps[1:]]
+
+
+def _one_factor(metric: Metric) -> Array:
+    """The product of the factors of all steps."""
+    factors = [_written_factor(step) for step in _steps(metric) if step.factor is not None]
+    return reduce(np.matmul, factors) if factors else _written_factor(metric)
 
 
 def _written_factor(metric: Metric) -> Array:
