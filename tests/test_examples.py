@@ -3,10 +3,13 @@
 import os
 import re
 import runpy
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from threadpoolctl import threadpool_limits
+
+import postgresql
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -21,6 +24,7 @@ NAMES = [
     "matching",
     "new_classes",
     "text",
+    "vector_stores",
 ]
 OUTPUTS = ROOT / "docs" / "outputs"
 
@@ -41,6 +45,19 @@ def run(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().out
 
     return output
+
+
+@pytest.fixture
+def database(monkeypatch):
+    """A server of PostgreSQL with pgvector, named by DATABASE_URL."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(postgresql.server())
+        except postgresql.MissingError as error:
+            pytest.skip(str(error))
+        monkeypatch.setenv("DATABASE_URL", address)
+        yield
 
 
 def scores(output, pattern=r"mAP (\d\.\d+)"):
@@ -150,9 +167,45 @@ def test_new_classes(run):
     assert mean["MetricCV()"] < mean["plain cosine"] - 0.1  # chosen on classes that are known
 
 
+def check_stores(output, *names):
+    assert output.startswith("made vectors: 1,000 documents")
+    precision = scores(output, r"(\d\.\d{3})$")
+    assert len(precision) == 3 * len(names)
+    for name in names:  # all search exactly, so they find the same
+        plain, documents, queries = (
+            precision[f"{name}, {way}"]
+            for way in ("   plain distance", "documents changed", "  queries changed")
+        )
+        assert plain == pytest.approx(precision["FAISS,    plain distance"], abs=0.003)
+        assert documents == pytest.approx(precision["FAISS, documents changed"], abs=0.003)
+        assert queries == pytest.approx(precision["FAISS,   queries changed"], abs=0.003)
+        assert min(documents, queries) > plain + 0.1
+
+
+def needs_stores():
+    """Skip where one of the packages is missing that every run of this example needs."""
+    for name in ("faiss", "apsw", "sqlite_vec"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+
+
+def test_vector_stores(run, monkeypatch):
+    needs_stores()
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    check_stores(run("vector_stores"), "FAISS", "SQLite")
+
+
+@pytest.mark.postgresql
+def test_vector_stores_with_postgresql(run, database):
+    needs_stores()
+    check_stores(run("vector_stores"), "FAISS", "SQLite", "PostgreSQL")
+
+
 @pytest.mark.skipif("DUALMETRIC_DATA" not in os.environ, reason="DUALMETRIC_DATA is not set")
 @pytest.mark.parametrize("name", NAMES)
-def test_stored_output_is_what_the_script_prints(name, run):
+def test_stored_output_is_what_the_script_prints(name, run, request):
+    if name == "vector_stores":
+        needs_stores()
+        request.getfixturevalue("database")
     stored = (OUTPUTS / f"{name}.txt").read_text(encoding="utf-8")
     printed = run(name, os.environ["DUALMETRIC_DATA"])
     assert printed.split("\n")[0] == stored.split("\n")[0]
