@@ -1,11 +1,16 @@
 """The documentation's Python code runs, page by page, and its numbers have sources."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dualmetric
+import makers
 from dualmetric import losses
 
 ROOT = Path(__file__).parents[1]
@@ -72,6 +77,37 @@ def test_every_page_is_in_a_table_of_contents():
             entries = [line for line in block.split("\n") if line and not line.startswith(":")]
             listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
     assert {page.resolve() for page in PAGES} - listed == {(DOCS / "index.md").resolve()}
+
+
+def test_five_commands_lead_to_a_better_search(tmp_path):
+    """All but the first two, which get and install the package."""
+    pytest.importorskip("faiss", reason="faiss is not installed")
+    section = (DOCS / "start.md").read_text(encoding="utf-8").partition("## Five commands")[2]
+    commands = re.findall(r"^\$ (.+)$", section.partition("\n## ")[0], re.MULTILINE)
+    assert [command.split()[0] for command in commands] == [
+        *("git", "pip", "dualmetric", "dualmetric", "python")
+    ]
+    X, y = makers.make_classes(n=240, d=16, spread=2.0, dtype=np.float32)
+    np.save(tmp_path / "embeddings.npy", X)
+    (tmp_path / "labels.txt").write_text("".join(f"class {label}\n" for label in y))
+    scripts = str(Path(sys.executable).parent)
+    path = os.pathsep.join([scripts, os.environ["PATH"]])
+    *_, printed = [
+        subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for command in commands[2:]
+    ]
+    learned = dualmetric.Metric.load(tmp_path / "metric.safetensors").transform(X)
+    plain, better = (dualmetric.mean_average_precision(rows, y) for rows in (X, learned))
+    assert better > plain + 0.1
+    numbers = [int(number) for number in re.findall(r"\b\d+\b(?!\.)", printed.split("array")[2])]
+    assert numbers[::5][:3] == [0, 1, 2]  # each of the first three rows is nearest to itself
 
 
 def test_counts_of_campaigns_are_those_stored(monkeypatch):
