@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TOOLS := $(VENV)/.tools
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs bench bench-full bench-parts hostile faults clean
+.PHONY: demo test lint docs release-check bench bench-full bench-parts hostile faults clean
 
 demo: $(VENV)/.ready
 	$(BIN)/dualmetric demo
@@ -20,6 +20,10 @@ lint: $(TOOLS)
 
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build -E -W --keep-going -b html docs docs/_build/html
+
+# Before a release: build, check, and install in clean environments with each extra.
+release-check:
+	.ci/release
 
 # Results of your machine go to build/bench. Those of the documentation are made by
 # make bench-full BENCH_RESULTS=benchmarks/results/peers.jsonl BENCH_PAGE=docs/benchmarks.md

@@ -16,6 +16,8 @@ import pytest
 import dualmetric
 from makers import make_metric
 
+ROOT = Path(__file__).parents[1]
+
 
 def run(code, *args):
     """Run Python code in a new interpreter and return what it prints."""
@@ -33,6 +35,14 @@ def test_import_loads_nothing_heavy():
     heavy = {"numba", "sklearn", "scipy", "numpy", "pandas", "safetensors", "joblib", "typer"}
     assert not heavy & set(loaded)
     assert "dualmetric" in loaded
+
+
+def test_one_version_everywhere():
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("CHANGELOG.md", "CITATION.cff")]
+    version, date = re.search(r"^## (\S+) \((.+)\)$", texts[0], re.MULTILINE).groups()
+    assert version == dualmetric.__version__
+    if date != "unreleased":
+        assert f"\nversion: {version}\ndate-released: {date}\n" in texts[1]
 
 
 def test_dir_loads_nothing_heavy():
