@@ -62,7 +62,7 @@ def server() -> Iterator[str]:
 
         with tempfile.TemporaryFile() as log:
             try:
-                run("initdb", "-U", "postgres", "-A", "trust", "--no-sync")
+                run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
             except PermissionError as error:
                 raise MissingError(f"the user {user} may not run {error.filename}") from None
             options = f"-k {place} -c listen_addresses= -c fsync=off"
