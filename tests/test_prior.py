@@ -443,6 +443,38 @@ def test_few_directions_are_those_that_differ_most(wide, monkeypatch, steps, spa
     assert_near(metric.matrix(), M, 1e-5)
 
 
+@pytest.mark.parametrize("kind", ["identity", *METRICS])
+@pytest.mark.parametrize("estimator", [DuRP, DuOri])
+def test_part_of_the_correction(data, steps, estimator, kind):
+    X, given = data
+    M0 = matrix_of(kind if kind == "identity" else metrics(4)[kind], 4)
+    prior = kind if kind == "identity" else metrics(4)[kind]
+    model = estimator(prior=prior, strength=0.3, reg=REG, scale=False, random_state=0).fit(X, given)
+    step = 0.3 * (steps[0] if steps else 1.0)
+    M = expected_matrix(model, X, given, M0, step)
+    assert_near(model.metric_.matrix(), M, 1e-6)
+    assert np.abs(M - expected_matrix(model, X, given, M0, step / 0.3)).max() > 0.01
+
+
+@pytest.mark.parametrize("span", [True, False])
+def test_a_fit_made_weaker_is_a_fit_of_that_strength(wide, monkeypatch, span, steps):
+    X, given = wide
+    wide_route(monkeypatch, span)
+    options = {"prior": "identity", "reg": REG, "eigen_tol": 1e-8, "random_state": 0}
+    found, expected = (
+        learn.learn(X, given, DuRP(strength=s, **options), np.random.default_rng(0))
+        for s in (1.0, 0.2)
+    )
+    changed = learn.weaker(found, 0.2)
+    assert changed.outside == expected.outside == 1.0
+    L, expected_L = changed.factor, expected.factor
+    assert_allclose(L @ L.T, expected_L @ expected_L.T, atol=1e-8)
+    assert_allclose(changed.change, expected.change, atol=1e-8)
+    # some directions were removed, and are not when the correction is weaker
+    assert (found.change < -1.0).any()
+    assert (expected.change > -1.0).all()
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 @pytest.mark.parametrize("form", ["low rank", "corrected", "plain"])
 @pytest.mark.parametrize("estimator", [DuRP, DuOri])

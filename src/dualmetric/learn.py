@@ -25,7 +25,14 @@ from ._validation import warn
 from .blocks import Blocks
 from .lift import rbf_lift
 from .losses import get_loss
-from .prior import apply_prior, correct_prior, scales_rows_first, weigh_blocks
+from .prior import (
+    Corrected,
+    apply_prior,
+    correct_prior,
+    corrected_lengths,
+    scales_rows_first,
+    weigh_blocks,
+)
 from .problem import DualOptions, LiftedRows, Prior, Problem, length_unit
 from .recovery import Directions
 from .scatter import DENSE_LIMIT, Scatter, Within, scatter_of
@@ -74,6 +81,9 @@ class DualFit:
     scaled_first: bool  # whether rows are scaled to length one before the factor applies
     # weight of the plain distance outside the columns of L; 0 where L is all there is
     outside: float
+    # (rank,): what the columns of L add to the squared distance outside them; None where the weight
+    # outside is 0
+    change: Array | None
     lifted: LiftedRows  # rows, lift and Nyström matrix
     comparisons: Comparisons  # learned from, over the rows of X
     solution: DualSolution  # duals and history
@@ -122,7 +132,7 @@ def learn_posed(
     solution, weight = solve(problem, Z, options, rng, callback)
     clock.stop("solving")
     kept = None if options.rebuilt else basis
-    factor, outside, residual = rebuild(problem, weight, options, rng, scatter, kept)
+    factor, outside, change, residual = rebuild(problem, weight, options, rng, scatter, kept)
     if factor is not None:
         if factor.shape[1] == 0:
             factor = _plain_factor(problem, lifted, kept)
@@ -137,6 +147,7 @@ def learn_posed(
         problem.mapped,
         scales_rows_first(options),
         outside,
+        change,
         lifted,
         comparisons,
         solution,
@@ -145,6 +156,15 @@ def learn_posed(
         problem.blocks,
         problem.shares,
     )
+
+
+def weaker(found: DualFit, strength: float) -> DualFit:
+    """A fit of strength 1 as it is with another one, where it has a plain distance outside."""
+    assert found.change is not None
+    assert found.factor is not None
+    before, after = (corrected_lengths(found.change * s, found.outside) for s in (1.0, strength))
+    factor = found.factor * like(after / before, found.factor)
+    return replace(found, factor=factor, change=found.change * strength)
 
 
 # --- stages ----------------------------------------------------------------------------------
@@ -320,24 +340,24 @@ def rebuild(
     rng: np.random.Generator,
     scatter: Scatter | None = None,
     basis: Matrix | None = None,
-) -> tuple[Matrix | None, float, float]:
-    """Factor of the metric over the rows of X, weight of the plain distance outside it, residual.
+) -> Corrected:
+    """Factor of the metric over the rows of X, and what is said of it.
 
     The factor is None for the plain distance, and has no columns where nothing was learned.
     """
-    outside = 0.0
     factor: Matrix | None
+    outside, change = 0.0, None
     if problem.prior is None:
         found = directions(problem, weight, options, rng, scatter=scatter)
         factor, residual = found.factor(power=options.power) / problem.unit, found.residual
     else:
         reg = regularisation(problem, options)
-        factor, outside, residual = correct_prior(problem, weight, reg, options, rng)
+        factor, outside, change, residual = correct_prior(problem, weight, reg, options, rng)
     if factor is not None:
         factor = in_original_space(factor, problem, basis)
         if problem.mapped is not None and not scales_rows_first(options):
             factor = problem.mapped @ factor
-    return factor, outside, residual
+    return Corrected(factor, outside, change, residual)
 
 
 def directions(

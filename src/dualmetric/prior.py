@@ -21,12 +21,14 @@ block is scaled to length one. (Scaled once more at the end, new classes rank wo
 `Metric` as the prior, rows are scaled at the end only.
 
 Duals that were found in few dimensions have the right direction, but not the right size, which
-matters next to a prior: `line_search` finds it. Margins are linear in the size, so it is cheap.
+matters next to a prior: `line_search` finds it. Margins are linear in the size, so it is cheap. It
+is the best size for the rows that were learned from. For others a smaller one may be better, which
+``strength`` gives.
 """
 
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -257,16 +259,33 @@ def _mean_sq_distance(X: Matrix, prior: Prior) -> float:
     return mean
 
 
+class Corrected(NamedTuple):
+    """A prior and what was learned beside it."""
+
+    factor: Matrix | None  # (d, rank): L; None for the identity
+    outside: float = 0.0  # weight of the plain distance outside the columns of L
+    # (rank,): what the columns add to the squared weight outside them, where there is one
+    change: Array | None = None
+    residual: float = 0.0  # of the directions
+
+
+def corrected_lengths(change: Array, outside: float) -> Array:
+    """Lengths of the directions whose squares are changed from that of the plain distance."""
+    lengths: Array = np.sqrt(np.maximum(outside**2 + change, (_SMALLEST * outside) ** 2))
+    return lengths
+
+
 def correct_prior(
     problem: Problem,
     weight: Array,
     reg: float,
     options: DualOptions,
     rng: np.random.Generator,
-) -> tuple[Matrix | None, float, float]:
-    """Factor of M₀ + Δ, the weight of the plain distance outside it, and the residual.
+) -> Corrected:
+    """M₀ + strength·Δ, where Δ = Σ weight_t A_t over the problem's rows.
 
-    Δ = Σ weight_t A_t over the problem's rows. The factor is None for the identity.
+    Where dual variables come from a projection, Δ is multiplied by the step that a line search
+    finds.
     """
     prior, rows, index = problem.prior, problem.rows, problem.comparisons.index
     assert prior is not None
@@ -277,23 +296,23 @@ def correct_prior(
         )
         if prior.image is None:
             kept = problem.mapped is None or scales_rows_first(options)
-            return None if kept else ops.square(d, rows, diagonal=1.0), 0.0, 0.0
+            return Corrected(None if kept else ops.square(d, rows, diagonal=1.0))
     C = recovery.weighted_graph(index, weight, rows)
     projected = options.space != "original"
     # Δ is in the unit of the problem; M₀ keeps its own
-    ratio = 1.0 / (prior.scale * problem.unit**2)
+    ratio = options.strength / (prior.scale * problem.unit**2)
     if d <= DENSE_LIMIT:
         delta = eigen.symmetric(recovery.graph_matrix(rows, C), 0.0)
         if projected:
-            change = ops.margins(ops.to_dense(rows), index, delta) / problem.unit**2
+            margins = ops.margins(ops.to_dense(rows), index, delta) / problem.unit**2
             size = float(ops.column_dots(delta, delta).sum())
-            ratio *= line_search(change, size, problem.comparisons, reg, options.loss)
+            ratio *= line_search(margins, size, problem.comparisons, reg, options.loss)
         if problem.spanned is None:
             M = ratio * delta + ops.square(d, delta, diagonal=prior.omega**2)
             if prior.factor is not None:
                 M = M + prior.low_rank_dot(ops.square(d, delta, diagonal=1.0))
             found = recovery.positive_part(M, options.n_components)
-            return found.factor(power=options.power), 0.0, 0.0
+            return Corrected(found.factor(power=options.power))
         values, vectors = eigen.eigh(ops.to_float64(delta))
         found = recovery.Directions(values, like(vectors, rows), 0.0)
     else:
@@ -302,22 +321,22 @@ def correct_prior(
         if projected:
             image = ops.threaded_dot(rows, like(found.vectors, ops.column_means(rows)))
             turned = eigen.diagonal_like(found.values, image)
-            change = ops.margins(image, index, turned) / problem.unit**2
+            margins = ops.margins(image, index, turned) / problem.unit**2
             size = float(np.square(found.values).sum())
-            ratio *= line_search(change, size, problem.comparisons, reg, options.loss)
+            ratio *= line_search(margins, size, problem.comparisons, reg, options.loss)
     if prior.factor is not None:
         return _beside_metric(problem, ratio * weight, options, rng)
-    values = prior.omega**2 + ratio * found.values
-    keep = np.argsort(-np.abs(values - prior.omega**2), kind="stable")
+    keep = np.argsort(-np.abs(found.values), kind="stable")
     keep = keep[: options.n_components or SPANNED_RANK]
-    lengths = np.sqrt(np.maximum(values[keep], (_SMALLEST * prior.omega) ** 2))
+    change = ratio * found.values[keep]
     vectors = ops.take_columns(found.vectors, keep)
-    return vectors * like(lengths, vectors), prior.omega, found.residual
+    factor = vectors * like(corrected_lengths(change, prior.omega), vectors)
+    return Corrected(factor, prior.omega, change, found.residual)
 
 
 def _beside_metric(
     problem: Problem, weight: Array, options: DualOptions, rng: np.random.Generator
-) -> tuple[Matrix, float, float]:
+) -> Corrected:
     """The positive part of a Metric prior plus Δ, where the matrix is not written out."""
     prior = problem.prior
     assert prior is not None
@@ -327,10 +346,11 @@ def _beside_metric(
         found = recovery.leading_part(
             problem.rows, C, wanted, rng, None, options.eigen_tol, prior.low_rank_dot
         )
-        return found.factor(), 0.0, found.residual
+        return Corrected(found.factor(), residual=found.residual)
     found = recovery.both_ends(problem.rows, C, wanted, rng, options.eigen_tol, prior.low_rank_dot)
-    values = np.maximum(prior.omega**2 + found.values, (_SMALLEST * prior.omega) ** 2)
-    return found.vectors * like(np.sqrt(values), found.vectors), prior.omega, found.residual
+    lengths = corrected_lengths(found.values, prior.omega)
+    factor = found.vectors * like(lengths, found.vectors)
+    return Corrected(factor, prior.omega, residual=found.residual)
 
 
 def line_search(

@@ -47,6 +47,7 @@ class DualOptions:
 
     prior = None
     blocks = None
+    strength = 1.0
 
     n_components: int | None = n_components_option(
         "None keeps all that are positive (the leading 50 above 4,000 features)."

@@ -439,7 +439,7 @@ def metric_of(
         if few or in_span(problem.rows, problem.prior, options):
             rows, rotation = spaces.row_span(kept.rows)
             problem = replace(problem, rows=rows, spanned=(kept.rows, rotation))
-        factor, outside, residual = rebuild(problem, weight, options, rng)
+        factor, outside, _, residual = rebuild(problem, weight, options, rng)
     if factor is not None and not factor.shape[1]:
         factor = None
     if scales_rows_first(options):

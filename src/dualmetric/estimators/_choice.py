@@ -140,7 +140,7 @@ def _simplest(race: Race, scores: Array, means: Array, allowed: Array, best: int
 def _width(candidate: Candidate) -> float:
     """Directions of the metric; infinity where it has as many as features."""
     rank = candidate.params.get("n_components")
-    return np.inf if rank is None else float(rank)
+    return np.inf if rank is None or "prior" in candidate.params else float(rank)
 
 
 def _complexity(candidate: Candidate) -> tuple[bool, int, float]:

@@ -48,6 +48,19 @@ def _prior_option() -> Any:
     )
 
 
+def _strength_option() -> Any:
+    return option(
+        "float",
+        default=1.0,
+        help="With a prior: how much of the correction is added to it, M₀ + strength·Δ. Below 1, "
+        "rows that were not learned from often rank better where there are many features.",
+        low=0,
+        high=1,
+        above=True,
+        flag="With a prior: how much of the correction is added to it, at most 1.",
+    )
+
+
 def _blocks_option() -> Any:
     return option(
         "object",
@@ -261,6 +274,7 @@ class DuRP(Updating, DualEstimator):
         "Random directions for the dual problem (the paper's m)."
     )
     prior: Any = _prior_option()
+    strength: float = _strength_option()
     blocks: Any = _blocks_option()
 
 
@@ -280,6 +294,7 @@ class DuOri(Updating, DualEstimator):
     _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS + Updating._updating_attributes
 
     prior: Any = _prior_option()
+    strength: float = _strength_option()
     blocks: Any = _blocks_option()
 
 
