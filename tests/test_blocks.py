@@ -105,9 +105,21 @@ def test_a_constant_block_has_no_weight():
     X, y = make_blocks()
     X[:, 3:9] = 7.0
     assert make_model().fit(X, y).block_weights_["block 1"] == 0.0
-    one_column_each = make_model(blocks=[1] * 3, distance="cosine")
+    length = 1.0 + np.abs(X[:, :2])
     with pytest.raises(ValueError, match="the same in every block"):
-        one_column_each.fit(1.0 + np.abs(X[:, :3]), y)
+        make_model(blocks=[2, 1], distance="cosine").fit(length @ [[1, 0, 0], [0, 0, 1]], y)
+
+
+def test_blocks_of_one_column_keep_their_numbers():
+    X, y = make_blocks()
+    X = X[:, [0, 1, 3]]
+    model = make_model(blocks=[1] * 3, distance="cosine").fit(X, y)
+    blocks = model.metric_.first.blocks
+    weighted = X * np.sqrt(blocks.weights)
+    assert_allclose(blocks.apply(X, True), weighted)
+    plain = Metric(None, blocks=blocks, n_features=3, distance="cosine")
+    lengths = np.linalg.norm(weighted, axis=1, keepdims=True)
+    assert_allclose(plain.transform(X), weighted / lengths)
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])

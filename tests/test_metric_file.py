@@ -571,11 +571,11 @@ DAMAGED = {
         "a weight of at least 0 for each block",
     ),
     "newer version": (
-        file_bytes(version=7),
-        "newer dualmetric .format 7, this one reads up to 6.: .*pip install -U dualmetric",
+        file_bytes(version=8),
+        "newer dualmetric .format 8, this one reads up to 7.: .*pip install -U dualmetric",
     ),
     "newer version with other tensors": (
-        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=7)}),
+        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=8)}),
         "newer dualmetric",
     ),
     "much newer version": (file_bytes(version=10**1000), r"newer dualmetric .format 1000*\.\.\.0"),
@@ -905,7 +905,7 @@ def test_the_documented_reader_of_blocks(kind, documented, tmp_path):
 
 
 def test_the_documented_reader_refuses_a_newer_version(documented, tmp_path):
-    (tmp_path / "m").write_bytes(file_bytes(version=7))
+    (tmp_path / "m").write_bytes(file_bytes(version=8))
     with pytest.raises(ValueError, match="newer version"):
         documented["read_metric"](tmp_path / "m")
 

@@ -79,7 +79,7 @@ def as_blocks(blocks: Any, n_features: int, lift: Lift | None) -> Blocks:
     """Blocks with a number for each feature and a weight of at least 0 for each block."""
     if not isinstance(blocks, Blocks):
         raise ValueError(f"blocks must be a dualmetric.blocks.Blocks or None; got {brief(blocks)}")
-    if lift is not None:
+    if lift is not None and not blocks.are_columns:
         raise ValueError("blocks weigh features, and a lift takes rows as they are: use one")
     of, weights = np.asarray(blocks.of), as_floats(blocks.weights, "blocks")
     fits = weights.ndim == 1 and weights.size and (weights >= 0).all()
@@ -90,6 +90,17 @@ def as_blocks(blocks: Any, n_features: int, lift: Lift | None) -> Blocks:
             f"and {weights.shape}"
         )
     return Blocks(of.astype(np.int64), weights)
+
+
+def as_scale(scale: Any, first: Any) -> Array:
+    """Numbers above 0, one per feature, that the first step of a metric can be given."""
+    size = first.n_features
+    scale = _as_vector(scale, "scale", size, f"over {size} features")
+    if not (scale > 0).all():
+        raise ValueError("the scale of features must be above 0")
+    if first.idf is not None or first.blocks is not None:
+        raise ValueError("this metric weighs features already: scale the rows themselves")
+    return scale
 
 
 def as_width(

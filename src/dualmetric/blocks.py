@@ -25,9 +25,18 @@ class Blocks(NamedTuple):
         """√w of each column: what rows are multiplied by."""
         return np.sqrt(self.weights)[self.of]
 
+    @property
+    def are_columns(self) -> bool:
+        """Whether every column is a block of its own, so that the blocks only scale columns.
+
+        Such parts of a row are numbers. They are never scaled to length one, which would leave
+        nothing but their signs.
+        """
+        return len(self.weights) == len(self.of)
+
     def apply(self, X: Matrix, unit: bool) -> Matrix:
         """Weighted rows; where ``unit``, the part in each block is scaled to length one first."""
-        if unit:
+        if unit and not self.are_columns:
             X = ops.unit_blocks(X, self.of, len(self.weights))
         return ops.scaled_columns(X, self.column_weights())
 

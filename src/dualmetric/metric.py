@@ -55,7 +55,8 @@ class Metric:
     the plain distance knows and corrects it in a few directions.
 
     With ``blocks``, x above is a row whose columns are multiplied by √w, where w is the weight of
-    their block. For the cosine, the part of the row in each block is scaled to length one first.
+    their block. For the cosine, the part of the row in each block is scaled to length one first,
+    unless each column is a block of its own.
 
     With ``before``, x above is what another metric makes of a row: a whitened row of length one,
     for example.
@@ -87,7 +88,8 @@ class Metric:
     before : Metric, optional
         Applied to rows first; tf-idf, lift and blocks then belong to it.
     blocks : dualmetric.blocks.Blocks, optional
-        The block of each feature and the weight of each block; not together with a lift.
+        The block of each feature and the weight of each block. With a lift, each feature must be
+        a block of its own.
 
     Examples
     --------
@@ -151,8 +153,9 @@ class Metric:
         first = "" if self.idf is None else ", weighted by tf-idf"
         if self.lift is not None:
             first = f", lifted by {len(self.lift.landmarks):,} landmarks"
-        if self.first.blocks is not None:
-            first += f", in {len(self.first.blocks.weights):,} blocks"
+        if (blocks := self.first.blocks) is not None:
+            scaled = ", with scaled columns"
+            first += scaled if blocks.are_columns else f", in {len(blocks.weights):,} blocks"
         if self.outside and self.factor is not None:
             first += f", corrected in {self.factor.shape[1]:,} directions"
         return f"<{name} of rank {self.rank} over {self.n_features:,} features{first}>"
@@ -480,6 +483,26 @@ class Metric:
         if self.before is not None:
             return self.replaced(before=self.before.with_idf(idf))
         return self.replaced(idf=idf)
+
+    def with_scale(self, scale: Any) -> "Metric":
+        """Put a scale of the features in front of a metric that was learned on rows times it.
+
+        The metric returned takes rows in their own units. The scale becomes a part of the first
+        factor, or the weights of blocks of one column each where there is no such factor.
+
+        Parameters
+        ----------
+        scale : array-like of shape (n_features,)
+            What each feature is multiplied by, above 0: one over its standard deviation, for
+            example.
+        """
+        first = self.first
+        scale = checks.as_scale(scale, first)
+        if first.factor is None or first.lift is not None or first.outside:
+            first = first.replaced(blocks=Blocks(np.arange(self.n_features), np.square(scale)))
+        else:
+            first = first.replaced(factor=first.factor * scale[:, None].astype(first.factor.dtype))
+        return first if self.before is None else self.replaced(before=first)
 
     def with_info(self, **more: Any) -> "Metric":
         """Return the same metric with more entries in ``info``, which replace those of old."""

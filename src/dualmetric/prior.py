@@ -148,7 +148,8 @@ def weigh_blocks(
     """
     length_unit(X)  # refuses rows that are all the same, and numbers out of range
     of, names = read_blocks(options.blocks, X.shape[1])
-    unit = options.distance == "cosine"
+    # a block of one column is a number: of length one, nothing but its sign would be left
+    unit = options.distance == "cosine" and len(names) < X.shape[1]
     if unit:
         X = ops.unit_blocks(X, of, len(names))
     parts = [ops.canonical(ops.take_columns(X, np.flatnonzero(of == b))) for b in range(len(names))]

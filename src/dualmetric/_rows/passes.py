@@ -22,6 +22,30 @@ def column_means(rows: Rows) -> Any:
     return like(mean, rows.take()) if rows.in_memory else mean.astype(rows.dtype, copy=False)
 
 
+def column_moments(rows: Rows) -> tuple[Array, Array]:
+    """Mean and standard deviation (with divisor n) of each column, in two passes and float64."""
+    mean = to_numpy(column_means(rows)).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = rows.reduce(partial(_squares_about, mean=mean), operator.add)
+    _refuse_infinity(squares, "square")
+    return mean, np.sqrt(squares / rows.shape[0])
+
+
+def _squares_about(block: Any, start: int, *, mean: Array) -> Array:
+    """Σ(x − mean)² of each column; of a sparse block, its zeros are counted and not visited."""
+    if sp.issparse(block):
+        block = ops.canonical(block)
+        columns = block.indices
+        apart = block.data.astype(np.float64) - mean[columns]
+        zeros = block.shape[0] - np.bincount(columns, minlength=len(mean))
+        return np.bincount(columns, np.square(apart), len(mean)) + zeros * np.square(mean)
+    squares = np.zeros(len(mean))
+    for part in blocks_of(block, block.shape[0], 16 * len(mean)):
+        apart = to_numpy(block[part, :]).astype(np.float64) - mean
+        squares += np.square(apart).sum(axis=0)
+    return squares
+
+
 def _column_sums(block: Any, start: int) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):
         sums = ops.column_sums(block)

@@ -241,10 +241,14 @@ def _onnx_model(metric: Metric, steps: list[Metric], onnx: Any, matcher: Any = N
         logs = graph.add("Log", graph.add("Where", held, rows, one))
         weights = graph.add("Mul", graph.add("Add", logs, one), graph.constant(first.idf, "idf"))
         rows = graph.unit_length(graph.add("Where", held, weights, graph.constant(0.0)))
+    if (blocks := steps[0].blocks) is not None:
+        if blocks.are_columns:
+            weights = graph.constant(blocks.column_weights(), "block_weights")
+            rows = graph.add("Mul", rows, weights)
+        else:
+            rows = graph.unit_blocks(rows, blocks)
     if first.lift is not None:
         rows = graph.kernel_values(rows, first.lift)
-    if steps[0].blocks is not None:
-        rows = graph.unit_blocks(rows, steps[0].blocks)
     for step in steps:
         prefix = "" if step is steps[-1] else "before."
         if step.factor is not None:
@@ -379,7 +383,9 @@ def _steps(metric: Metric) -> list[Metric]:
     """Steps with written factors, which hold the weights of blocks unless these are scaled."""
     steps = metric.steps()
     first = steps[0]
-    if first.blocks is None or first.kind == "cosine":
+    if first.blocks is None or first.lift is not None:
+        return steps
+    if first.kind == "cosine" and not first.blocks.are_columns:
         return steps
     factor = first.blocks.column_weights()[:, None] * _written_factor(first)
     return [first.replaced(factor=factor, blocks=None), *steps[1:]]
@@ -417,7 +423,8 @@ def _float32(array: Array, name: str) -> Array:
 
 def _refuse_first_steps(metric: Metric, target: str) -> None:
     """Refuse the steps before L."""
-    if metric.first.blocks is not None and metric.first.kind == "cosine":
+    blocks = metric.first.blocks
+    if blocks is not None and metric.first.kind == "cosine" and not blocks.are_columns:
         raise ValueError(
             f"{target} cannot scale blocks of features to length one, as this metric does "
             "(blocks): export it to ONNX, or pass metric.transform(X) instead of X"
