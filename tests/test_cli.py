@@ -226,6 +226,11 @@ class TestDemo:
         assert all(10 < value <= 100 for pair in found.values() for value in pair)
         assert found["DuRP"][0] > found["Euclidean"][0] > found["SRP"][0]
         assert found["MetricCV"][0] == max(mean for mean, _ in found.values())
+        _, chosen, better, *_ = done.stdout.splitlines()
+        assert re.fullmatch(
+            r"MetricCV chose \w+ \(.+\) on held-out training rows, in \S+ s\.", chosen
+        )
+        assert re.match(r"On the test rows: mAP 9\d\.\d %, up from 6\d\.\d % with the", better)
         assert "dualmetric fit rows.npz -o metric.safetensors" in done.stdout
         assert "Figure: demo/digits.png" in done.stdout
         assert (tmp_path / "demo" / "digits.png").read_bytes().startswith(b"\x89PNG")
@@ -235,7 +240,8 @@ class TestDemo:
     def at_once(self, monkeypatch):
         """Results without learning."""
         results = [demo.Result(name, 5, 0.5, 0.9, 0.1) for name in self.METHODS]
-        monkeypatch.setattr(demo, "_compare", lambda *arguments: results)
+        chosen = dualmetric.Euclidean().fit(load_dataset("digits").X_train)
+        monkeypatch.setattr(demo, "_compare", lambda *arguments: (results, chosen))
 
     @pytest.mark.usefixtures("at_once")
     @pytest.mark.parametrize(
@@ -247,6 +253,18 @@ class TestDemo:
         assert done.exit_code == 0, done.stderr
         assert (tmp_path / name).read_bytes().startswith(start)
         assert f"Figure: {name}" in done.stdout
+
+    @pytest.mark.usefixtures("at_once")
+    def test_rows_that_are_no_pictures(self, call, monkeypatch, tmp_path):
+        digits = load_dataset("digits")
+        halves = [X[:, :32] for X in (digits.X_train, digits.X_test)]
+        data = Dataset("half", halves[0], digits.y_train, halves[1], digits.y_test, "", None)
+        chosen = dualmetric.Euclidean().fit(halves[0])
+        results = [demo.Result("MetricCV", 5, 0.5, 0.9, 0.1)]
+        monkeypatch.setattr(demo, "_compare", lambda *arguments: (results, chosen))
+        monkeypatch.setattr("dualmetric.datasets.load_dataset", lambda name: data)
+        assert call("demo", "--out", "a.png").exit_code == 0
+        assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
     @pytest.mark.usefixtures("at_once")
     def test_stand_ins_are_called_stand_ins(self, call, monkeypatch):
