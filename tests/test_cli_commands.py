@@ -45,7 +45,7 @@ doctor = importlib.import_module("dualmetric.cli.doctor")  # the package has a f
 DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
 NAMES = ("green", "blue", "noise a", "noise b", "noise c", "[bold]odd")
 CLASSES = ("red", "green", "blue")
-METRICS = ("map", "knn", "hit_rate")
+METRICS = ("map", "precision_at_1", "precision_at_10", "knn", "hit_rate")
 COMMANDS = [
     *("fit", "evaluate", "neighbors", "explain", "transform", "match", "duplicates", "export"),
     *("info", "doctor"),
@@ -163,6 +163,9 @@ class TestFit:
             near = y[200:][np.argsort(D, axis=1)[:, :10]]
             expected = (near == y[200:, None]).any(axis=1).mean()
             assert scores[name]["hit_rate"] == pytest.approx(expected)
+            same = near == y[200:, None]
+            assert scores[name]["precision_at_1"] == pytest.approx(same[:, 0].mean())
+            assert scores[name]["precision_at_10"] == pytest.approx(same.mean())
         written = json.loads((shared / "m.json").read_text())
         assert written["scores"] == scores
         assert written["better"] is True
@@ -177,15 +180,22 @@ class TestFit:
             "learned",
             "mAP %",
             "5-NN %",
-            "hit rate@10 %",
+            "P@1 %",
+            "P@10 %",
         ):
             assert line in done.stdout
-        assert "The learned distance ranks better than plain" in done.stdout
-        last = done.stdout.splitlines()[-1]
+        first, *_, said, last = done.stdout.splitlines()
+        assert re.fullmatch(
+            r"Learned from 200 of 300 rows, 100 held out \(as test_idx says\), in \d+\.\d s\.",
+            first,
+        )
         assert re.match(
-            r"DuRP learned from 200 rows in \d+\.\d s; duality gap [\d.e-]+; rank \d of 6 "
-            r"features; new/folder/a\.safetensors, \d+\.\d kB$",
-            last,
+            r"mAP \d+\.\d %, up from \d+\.\d % with the plain \w+ distance "
+            r"\(95 % interval of the gain: \d+\.\d to \d+\.\d\)\.",
+            said,
+        )
+        assert re.fullmatch(
+            r"Metric: new/folder/a\.safetensors, \d+\.\d kB, rank \d of 6 features", last
         )
         assert done.stderr == ""
         assert left(folder / "new" / "folder") == ["a.safetensors"]
@@ -208,7 +218,7 @@ class TestFit:
         # called as users do, without naming it
         done = CliRunner().invoke(cli.app, ["fit", str(data), "--shrinkage", "0.3", "--rank", "2"])
         assert done.exit_code == 0, done.stderr
-        assert "Chosen on a part of the training rows: Use DuRP(" in " ".join(done.stdout.split())
+        assert "Chose DuRP (projections 50, rank 2, shrinkage 0.3" in done.stdout
         parameters = Metric.load("metric.safetensors").info["parameters"]
         assert (parameters["shrinkage"], parameters["n_components"]) == (0.3, 2)
 
@@ -354,7 +364,7 @@ class TestFit:
 
     def test_rank_of_a_lifted_metric(self, data):
         done = run("fit", data, "--lift", "rbf", "--rank", 2)
-        assert "; rank 2 over 200 landmarks; " in done.stdout
+        assert done.stdout.endswith("kB, rank 2 over 200 landmarks\n")
         shown = run("info", "metric.safetensors").stdout
         assert re.search("^rank +2 over 200 landmarks$", shown, re.M)
         assert re.search("^lift +kernel values with 200 landmarks$", shown, re.M)
@@ -381,7 +391,7 @@ class TestFit:
 
     def test_not_better(self, data):
         done = run("fit", data, "--method", "euclidean")
-        assert "The learned distance is not better than plain" in done.stdout
+        assert re.search(r"with the plain (\w+) distance: use the plain \1 distance", done.stdout)
         assert "--shrinkage" not in done.stdout
         assert as_json("fit", data, "--method", "euclidean")["better"] is False
 
@@ -448,7 +458,7 @@ class TestHeldOut:
 
     def test_nothing(self, data):
         done = run("fit", data, "--holdout", 0)
-        assert "No scores: there are no held-out rows with labels.\n" in done.stdout
+        assert "No scores: no rows with labels were held out.\n" in done.stdout
         found = as_json("fit", data, "--holdout", 0)
         assert (found["scores"], found["better"]) == (None, None)
         assert found["rows"] == {"used": 300, "given": 300, "held_out": 0}
@@ -545,7 +555,7 @@ class TestMaxRows:
     def test_fewer_rows(self, data, method):
         few = ("--rank", 2, "--shrinkage", 0.3, "--method", method)
         done = run("fit", data, "--max-rows", 60, *few, "--json", "a.json")
-        assert "\nLearned from 60 of 200 rows; --max-rows changes that.\n" in done.stdout
+        assert "Learned from 60 of 300 rows (at most --max-rows), 100 held out" in done.stdout
         found = json.loads(Path("a.json").read_text())
         assert found["rows"] == {"used": 60, "given": 200, "held_out": 100}
         learned = Metric.load("metric.safetensors")
@@ -601,7 +611,7 @@ class TestTriplets:
         np.savetxt("t.csv", triples, fmt="%d", delimiter=",")
         (folder / "headed.csv").write_text("a,b,c\n" + (folder / "t.csv").read_text())
         done = run("fit", "x.npy", "--triplets", name, "--json", "a.json")
-        assert "No scores: there are no held-out rows with labels." in done.stdout
+        assert "No scores: no rows with labels were held out." in done.stdout
         found = json.loads((folder / "a.json").read_text())
         assert (found["scores"], found["rows"]) == (
             None,
@@ -856,7 +866,7 @@ class TestEvaluate:
         for name, key in itertools.product(kept["scores"], METRICS):
             assert found["scores"][name][key] == pytest.approx(kept["scores"][name][key])
         shown = run("evaluate", "metric.safetensors", form)
-        assert "On 60 rows that were held out by fit, with 95 %" in shown.stdout
+        assert "On 60 rows that fit held out, with 95 %" in shown.stdout
         assert shown.stderr == ""
 
     def test_a_file_in_another_form_is_the_same(self):
@@ -912,7 +922,7 @@ class TestEvaluate:
         shown = run("evaluate", learned, data).stdout
         assert "On 100 rows, with 95 % confidence intervals:" in shown
         assert re.search(r"learned +│ +\d+\.\d \(\d+\.\d–\d+\.\d\) │", shown)
-        assert "The learned distance ranks better than plain" in shown
+        assert re.search(r"mAP \S+ %, up from \S+ % with the plain \w+ distance \(95 %", shown)
 
     def test_json_file_beside_the_table(self, data, learned, folder):
         shown = run("evaluate", learned, data, "--json", "new/a.json").stdout
@@ -970,47 +980,149 @@ class TestEvaluate:
 
 
 class TestVerdict:
-    def numbers(self, euclidean, cosine, learned):
-        return {
-            name: dict(zip(METRICS, values, strict=True))
-            for name, values in (("euclidean", euclidean), ("cosine", cosine), ("learned", learned))
-        }
+    KEYS = ("map", "precision_at_1", "precision_at_10", "knn", "hit_rate")
+
+    def said(self, euclidean, cosine, learned, interval=(0.1, 0.2), method=None):
+        given = {"euclidean": euclidean, "cosine": cosine, "learned": learned}
+        numbers = {name: dict(zip(self.KEYS, each, strict=True)) for name, each in given.items()}
+        gain = {name: {"map_interval": list(interval)} for name in ("euclidean", "cosine")}
+        return verdict(numbers, gain, method)
 
     def test_better(self):
-        said = verdict(self.numbers((0.5, 0.6, 0.9), (0.55, 0.6, 0.9), (0.7, 0.6, 0.8996)))
+        # what is less than what is shown is not told
+        said = self.said(
+            (0.5, 0.9, 0.6, 0.6, 1), (0.55, 0.9, 0.6, 0.6, 1), (0.7, 0.8996, 0.6, 0.6, 0)
+        )
         assert said == (
-            "The learned distance ranks better than plain cosine distance: mAP 70.0 %, not 55.0 %."
+            "mAP 70.0 %, up from 55.0 % with the plain cosine distance (95 % interval of the gain: "
+            "10.0 to 20.0)."
         )
 
-    def test_better_but_not_for_voting(self):
-        said = verdict(self.numbers((0.5, 0.65, 0.9), (0.4, 0.6, 0.9), (0.7, 0.62, 0.9)))
+    def test_better_but_not_in_everything(self):
+        said = self.said(
+            (0.5, 0.9, 0.6, 0.65, 1), (0.4, 0.95, 0.6, 0.6, 1), (0.7, 0.8, 0.6, 0.62, 1)
+        )
+        assert said.startswith("mAP 70.0 %, up from 50.0 % with the plain Euclidean distance (95 %")
         assert said.endswith(
-            "mAP 70.0 %, not 50.0 %. But plain Euclidean distance is better for k-NN "
-            "classification: 65.0 %, not 62.0 %."
+            "to 20.0). But P@1 80.0 %, down from 95.0 % with the plain cosine distance; 5-NN "
+            "62.0 %, down from 65.0 % with the plain Euclidean distance."
         )
 
-    def test_better_but_not_near_the_front(self):
-        said = verdict(self.numbers((0.5, 0.6, 0.9), (0.4, 0.6, 0.95), (0.7, 0.6, 0.8)))
-        assert said.endswith(
-            "not 50.0 %. But plain cosine distance is better in hit rate@10: 95.0 %, not 80.0 %."
-        )
-        said = verdict(self.numbers((0.5, 0.7, 0.9), (0.4, 0.6, 0.95), (0.7, 0.6, 0.8)))
-        assert said.endswith(
-            "But plain Euclidean distance is better for k-NN classification: 70.0 %, not 60.0 %, "
-            "and plain cosine distance is better in hit rate@10: 95.0 %, not 80.0 %."
+    def test_a_gain_that_may_be_chance(self):
+        scores = [(level, 0.9, 0.6, 0.6, 1) for level in (0.5, 0.4, 0.51)]
+        assert self.said(*scores, interval=(-0.01, 0.03)) == (
+            "mAP 51.0 %, and 50.0 % with the plain Euclidean distance: the difference may be "
+            "chance (95 % interval of the gain: -1.0 to 3.0). Score on more data, or keep the "
+            "plain Euclidean distance."
         )
 
     def test_advice_is_for_the_method(self):
-        numbers = self.numbers((0.5, 0.6, 0.9), (0.4, 0.6, 0.9), (0.5, 0.6, 0.9))
-        assert verdict(numbers, "DuRP").endswith("such as --shrinkage 0.3 or --distance cosine.")
-        assert verdict(numbers, "LMNN").endswith("Euclidean distance, or try --method auto.")
-        assert verdict(numbers, "Euclidean").endswith(": use plain Euclidean distance.")
+        scores = [(level, 0.9, 0.6, 0.6, 1) for level in (0.5, 0.4, 0.5)]
+        for method, end in (
+            ("DuRP", "use the plain Euclidean distance, or try other settings, such as "
+             "--shrinkage 0.3 or --distance cosine."),
+            ("LMNN", "use the plain Euclidean distance, or try --method auto."),
+            ("Euclidean", "the same as with the plain Euclidean distance: use the plain Euclidean "
+             "distance."),
+        ):  # fmt: skip
+            assert self.said(*scores, method=method).endswith(end)
 
-    @pytest.mark.parametrize("learned", [0.5, 0.55])
-    def test_not_better_than_one_of_them(self, learned):
-        said = verdict(self.numbers((0.4, 0.5, 0.9), (0.55, 0.5, 0.9), (learned, 0.9, 0.9)))
-        assert said.startswith("The learned distance is not better than plain cosine distance on")
-        assert f"(mAP {100 * learned:.1f} %, compared with 55.0 %)" in said
+    def test_not_better_than_one_of_them(self):
+        said = self.said(*[(level, 0.9, 0.6, 0.6, 1) for level in (0.4, 0.55, 0.5)])
+        assert said.startswith("mAP 50.0 %, down from 55.0 % with the plain cosine distance: use")
+
+
+class TestStandardize:
+    """--standardize: the metric is that of scaled rows, and takes rows in their own units."""
+
+    UNITS = np.array([1.0, 1e3, 1e-3, 50.0, 1.0, 7.0])
+
+    @pytest.mark.parametrize("form", ["a.npz", "a.svm"])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            "--method durp --rank 2",
+            "--method durp --distance cosine",
+            "--method durp --prior identity",
+            "--method durp --prior identity --distance cosine",
+            "--method durp --prior whitening --distance cosine --shrinkage 0.9",
+            "--method whitening",
+            "--method euclidean",
+            "--method euclidean --distance cosine",
+            "--method ridge --lift rbf",
+        ],
+    )
+    def test_distances_are_those_of_scaled_rows(self, form, options):
+        if form == "a.svm" and "lift" in options:
+            pytest.skip("a lift takes dense rows")
+        X, y = make_rows(90)
+        X[np.abs(X) < 0.3] = 0.0
+        write_rows(form, X * self.UNITS, y)
+        write_rows(f"unit-{form}", X / X.std(axis=0), y)
+        options = [*options.split(), "--holdout", 0]
+        run("fit", form, "--standardize", *options, "-o", "m")
+        run("fit", f"unit-{form}", *options, "-o", "expected")
+        found, expected = Metric.load("m"), Metric.load("expected")
+        distances = expected.pairwise(X / X.std(axis=0))
+        np.testing.assert_allclose(found.pairwise(X * self.UNITS), distances, rtol=1e-3, atol=1e-3)
+        assert found.info["standardize"] is True
+        assert "divided by their standard deviation" in run("info", "m").stdout
+        if found.lift is None:
+            explained = found.explain(X[0] * self.UNITS, X[1] * self.UNITS)
+            assert explained.distance == pytest.approx(distances[0, 1], rel=1e-3)
+
+    def test_exports(self):
+        X, y = make_rows(90)
+        np.savez("a.npz", X=(X * self.UNITS).astype(np.float32), y=y)
+        onnx = pytest.importorskip("onnxruntime")
+        for options in (["--method", "ridge", "--lift", "rbf"], ["--method", "euclidean"]):
+            run("fit", "a.npz", "--standardize", *options, "-o", "m", "--distance", "cosine")
+            run("export", "m", "-o", "m.onnx")
+            session = onnx.InferenceSession("m.onnx")
+            rows = load("a.npz")["X"]
+            (vectors,) = session.run(None, {"rows": rows})
+            np.testing.assert_allclose(vectors, Metric.load("m").transform(rows), atol=1e-4)
+
+    def test_columns_that_do_not_vary(self):
+        X, y = make_rows(90)
+        X[:, 3], X[:, 4] = 0.1, 0.0
+        np.savez("a.npz", X=X, y=y)
+        run("fit", "a.npz", "--standardize", "--method", "euclidean", "--holdout", 0, "-o", "m")
+        weights = Metric.load("m").blocks.weights
+        assert weights[3:5].tolist() == [1.0, 1.0]
+        np.testing.assert_allclose(weights[[0, 1, 2, 5]], X[:, [0, 1, 2, 5]].var(axis=0) ** -1)
+
+    def test_sparse_rows_stay_sparse(self, monkeypatch):
+        X, y = make_counts(60)
+        sp.save_npz("a.npz", X)
+        np.save("y.npy", y)
+        monkeypatch.setattr(sp.csr_matrix, "toarray", None)
+        run("fit", "a.npz", "--labels", "y.npy", "--standardize", "--method", "euclidean")
+
+    def test_not_with_tfidf(self, data):
+        line = refused("fit", data, "--standardize", "--tfidf")
+        assert line == "--tfidf and --standardize exclude each other: give one of them"
+
+
+class TestQuiet:
+    def test_nothing_but_errors(self, data, learned):
+        for arguments in (
+            ["fit", data, "--method", "durp", "--quiet"],
+            ["-q", "evaluate", learned, data],
+            ["neighbors", learned, data, "--query", 3, "-q"],
+            ["transform", learned, data, "-o", "v.npy", "-q"],
+            ["export", learned, "-o", "m.npy", "-q"],
+            ["info", learned, "-q"],
+            ["doctor", "-q"],
+        ):
+            done = run(*arguments)
+            assert (done.stdout, done.stderr) == ("", "")
+        assert Path("metric.safetensors").exists()
+        assert "nothing.npz" in refused("fit", "nothing.npz", "-q")
+        assert run("info", learned).stdout
+
+    def test_json_is_written(self, learned):
+        assert json.loads(run("info", learned, "-q", "--json", "-").stdout)["command"] == "info"
 
 
 class TestNeighbors:
@@ -1125,7 +1237,7 @@ class TestTransform:
         if "parquet" in name:
             pytest.importorskip("pyarrow")
         done = run("transform", learned, data, "-o", f"new/{name}")
-        assert done.stdout.startswith(f"300 rows of 2 numbers: new/{name}, ")
+        assert done.stdout.startswith(f"Vectors: new/{name}, ")
         file = load(data)
         expected = Metric.load(learned).transform(file["X"])
         found = read_rows(f"new/{name}")
@@ -1181,7 +1293,7 @@ class TestTransform:
 
 class TestExport:
     def test_npy(self, data, learned):
-        assert run("export", learned, "-o", "new/m.npy").stdout.startswith("new/m.npy, ")
+        assert run("export", learned, "-o", "new/m.npy").stdout.startswith("Exported: new/m.npy, ")
         np.testing.assert_array_equal(np.load("new/m.npy"), Metric.load(learned).factor)
 
     def test_onnx(self, data, learned, folder):
@@ -1648,7 +1760,7 @@ class TestStart:
     def test_options_of_fit_are_documented(self):
         shown = set(re.findall(r"--[a-z-]+", run("fit", "--help").stdout))
         section = DOCS.read_text().partition("\n## fit\n")[2].partition("\n## ")[0]
-        assert shown - {"--help", "--verbose"} <= set(re.findall(r"--[a-z-]+", section))
+        assert shown - {"--help", "--verbose", "--quiet"} <= set(re.findall(r"--[a-z-]+", section))
 
     def test_help_of_commands_loads_nothing_heavy(self):
         light = [name for name in COMMANDS if name != "fit"]  # whose flags are the estimators'
@@ -1693,7 +1805,9 @@ class TestStart:
         shown = shown_on_terminal("fit", str(data), "--method", "durp")
         text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
         assert re.search(r"reading +[━╸╺ ]+", text)
-        assert re.search(r"learning +[━╸╺ ]+ \d:\d\d:\d\d duality gap 0\.\d+", text)
+        assert re.search(
+            r"learning +[━╸╺ ]+ \d:\d\d:\d\d +(about \S+ left)? +duality gap 0\.\d+", text
+        )
         assert "plain Euclidean" in text
         assert b"\x1b[1m" in shown  # the best in bold
 

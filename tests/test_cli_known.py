@@ -172,7 +172,10 @@ class TestPairs:
         X, index, same = pairs
         done = run("fit", "x.npy", "--pairs", "p.csv", "--method", "auto", "--json", "a.json")
         expected = MetricCV(random_state=0).fit(X, Pairs(index, same))
-        assert done.stdout.startswith(f"Chosen on held-out pairs: {expected.recommend()}")
+        assert done.stdout.startswith(f"Learned from {len(index)} pairs over {len(X)} rows, none")
+        method = type(expected.best_estimator_).__name__
+        assert f"\nChose {method} (" in done.stdout
+        assert "average precision" in done.stdout
         assert "No scores" not in done.stdout
         with open("a.json") as file:
             found = json.load(file)
@@ -335,7 +338,12 @@ class TestJudged:
         done = run(*start, "--cv", "queries", "--scoring", "recall")
         expected = MetricCV(cv="queries", scoring="recall", random_state=0)
         expected.fit(documents, Relevance(table, queries))
-        assert done.stdout.startswith(f"Chosen on held-out queries: {expected.recommend()}")
+        low, high = (f"{100 * end:.1f}" for end in expected.gain_interval_)
+        assert done.stdout.splitlines()[1] == (
+            "Kept the plain cosine distance: on held-out queries, no learned distance is better by "
+            f"more than chance (recall@10 {100 * expected.best_score_:.1f} %; 95 % interval of the "
+            f"gain: {low} to {high})."
+        )
         line = refused(*start, "--cv", "classes")
         assert line.startswith("--cv with --relevance must be queries, documents, or a number of")
 
@@ -349,7 +357,7 @@ class TestJudged:
         assert as_json(*start)["choice"]["new_documents"] == [ours, plain]
         assert (
             f"For queries about documents that were not judged in training: {100 * ours:.1f} %, "
-            f"where the plain distance has {100 * plain:.1f} %."
+            f"and {100 * plain:.1f} % with the plain distance."
         ) in run(*start).stdout
 
     def test_tfidf(self, search):

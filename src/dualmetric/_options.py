@@ -178,7 +178,7 @@ def max_rows_option() -> Any:
         "None learns from all rows.",
         low=2,
         optional=True,
-        flag="Learn from at most this many rows; none for all.",
+        flag="Learn from at most this many rows (default 50,000); none means all.",
     )
 
 
@@ -190,7 +190,7 @@ def distance_option(default: str = "euclidean", note: str = "Learning is the sam
         help='With "cosine", transformed rows are centred and scaled to length one: often better '
         f"for text and embeddings. {note}",
         choices=("euclidean", "cosine"),
-        flag="euclidean or cosine.",
+        flag="How vectors are compared: euclidean or cosine.",
     )
 
 
@@ -202,7 +202,7 @@ def n_components_option(default_help: str) -> Any:
         help="Rank of the metric: how many directions are kept, the most important first. "
         + default_help,
         low=1,
-        flag="How many directions to keep; few make search fast.",
+        flag="How many numbers a vector has after learning; few make search fast.",
     )
 
 
@@ -215,7 +215,7 @@ def lift_option(note: str = "") -> Any:
         "metric is learned there: no longer linear in the features, and often far better on images "
         f"and embeddings. See `dualmetric.lift`{note}.",
         choices=(None, "rbf"),
-        flag="rbf learns on kernel values of dense rows; none leaves rows as they are.",
+        flag="rbf learns a distance that is not linear, for dense rows; none learns a linear one.",
     )
 
 

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from .._version import __version__
 from ._methods import with_estimator_options
-from ._output import note, printable
+from ._output import note, printable, set_quiet
 from .demo import demo
 from .doctor import doctor
 from .duplicates import duplicates
@@ -35,6 +35,7 @@ class _Commands(TyperGroup):
         """Read the options before the name of the command."""
         # asked first, since parsing empties the list
         given, self.is_verbose = bool(args), "--verbose" in args
+        set_quiet(False)
         try:
             return super().parse_args(ctx, args)
         except _UsageError as error:
@@ -43,14 +44,18 @@ class _Commands(TyperGroup):
             _fail(error)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, which also takes ``--verbose``; ``fit`` gets the estimators' flags."""
+        """Find the command, which takes ``--verbose`` and ``--quiet``, too.
+
+        ``fit`` also gets the flags of the estimators.
+        """
         command: Any
         name, command, rest = super().resolve_command(ctx, args)
         if name == "fit":
             complete = typer.Typer(add_completion=False)
             complete.command(name)(with_estimator_options(fit))
             command = typer.main.get_command(complete)
-        command.params += [option for option in self.params if option.name == "verbose"]
+        shared = ("verbose", "quiet")
+        command.params += [option for option in self.params if option.name in shared]
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -87,7 +92,8 @@ def _fail(error: Any) -> NoReturn:
 app = typer.Typer(
     name="dualmetric",
     cls=_Commands,
-    help="Learn a distance metric for high-dimensional data.",
+    help="Learn a distance for feature vectors from labels, pairs, clicks or judgements.\n\n"
+    "Start with: dualmetric fit DATA -o metric.safetensors",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -100,6 +106,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
+def _be_quiet(wanted: bool) -> None:
+    # the option may stand before the command or after it: only being given counts
+    if wanted:
+        set_quiet(True)
+
+
 @app.callback()
 def _options(
     version: bool = typer.Option(
@@ -107,6 +119,9 @@ def _options(
     ),
     verbose: bool = typer.Option(
         False, "--verbose", expose_value=False, help="Show the traceback of an error."
+    ),
+    quiet: bool = typer.Option(
+        False, "--quiet", "-q", callback=_be_quiet, expose_value=False, help="Print only errors."
     ),
 ) -> None:
     pass

@@ -46,6 +46,11 @@ def hold_out_known(known: Any, n_rows: int, share: float, seed: int) -> tuple[An
     return parts
 
 
+def n_units(known: Any) -> int:
+    """How many pairs, or queries with judgements, there are."""
+    return len(known) if isinstance(known, Pairs) else len(np.unique(known.index[:, 0]))
+
+
 def with_different(pairs: Any, n_rows: int) -> Any:
     """The same; where no pair is different, with random ones, and a note."""
     if pairs.same.all():

@@ -1,7 +1,8 @@
 """The steps of ``fit`` and ``evaluate``: splitting the rows, learning, and scoring."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 
 from .._arrays import ops
 from .._rows import Rows
+from .._rows.passes import column_moments
 from .._types import Array
 from ..estimators import MetricCV
 from ..estimators.dual import DualEstimator
@@ -22,7 +24,7 @@ from ._methods import in_flags
 from ._options import HOLDOUT
 from ._output import note
 from ._progress import Steps
-from ._scores import Numbers, as_numbers
+from ._scores import Numbers, as_numbers, gains_of
 
 # most held-out rows that are scored: each is compared with all others and with the voters
 SCORED_ROWS = 10_000
@@ -31,10 +33,12 @@ _LOOKED_AT = 16  # rows that tell files with the same labels apart
 
 
 class TrainingRows(Rows):
-    """Some rows of a file, weighted by tf-idf if ``idf`` is given; read when they are needed."""
+    """Some rows of a file, after ``weigh`` if it is given; read when they are needed."""
 
-    def __init__(self, rows: Rows, numbers: Array, idf: Array | None = None) -> None:
-        self._rows, self._numbers, self._idf = rows, numbers, idf
+    def __init__(
+        self, rows: Rows, numbers: Array, weigh: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._rows, self._numbers, self._weigh = rows, numbers, weigh
         self.shape, self.dtype, self.name = (len(numbers), rows.n_features), rows.dtype, rows.name
 
     def take(self, numbers: Array | None = None) -> Any:
@@ -50,7 +54,7 @@ class TrainingRows(Rows):
                 yield int(first), self._weighted(chosen)
 
     def _weighted(self, rows: Any) -> Any:
-        return rows if self._idf is None else weigh(rows, self._idf)
+        return rows if self._weigh is None else self._weigh(rows)
 
 
 def hold_out(y: Array, share: float, seed: int) -> tuple[Array, Array]:
@@ -146,16 +150,35 @@ def look_like_counts(X: Any) -> bool:
     return bool(getattr(X, "nnz", 0) and X.data.min() >= 0 and (X.data % 1 == 0).all())
 
 
-def learn(estimator: Any, rows: Rows, train: Array, y: Any, tfidf: bool, steps: Steps) -> Metric:
-    """Learn a metric for rows as they are in the file."""
-    X, idf = TrainingRows(rows, train), None
-    if tfidf:
+def unit_variance(X: Rows) -> Array:
+    """What to multiply columns by so that their variance is one; 1 where all values are equal."""
+    mean, deviations = column_moments(X)
+    varies = deviations > 1e-10 * np.abs(mean)  # equal values may differ from it by rounding
+    return np.where(varies, 1.0 / np.where(varies, deviations, 1.0), 1.0)
+
+
+def learn(
+    estimator: Any, rows: Rows, train: Array, y: Any, weights: str | None, steps: Steps
+) -> Metric:
+    """Learn a metric for rows as they are in the file.
+
+    ``weights`` is "tfidf", "standardize" or None: what happens to rows first.
+    """
+    X = TrainingRows(rows, train)
+    finish: Callable[[Metric], Metric] = lambda metric: metric  # noqa: E731
+    if weights is not None:
         steps.begin("weighting")
-        idf = fit_idf(X)
-        X = TrainingRows(rows, train, idf)
+        if weights == "tfidf":
+            idf = fit_idf(X)
+            first, finish = partial(weigh, idf=idf), lambda metric: metric.with_idf(idf)
+        else:
+            scale = unit_variance(X)
+            first = partial(ops.scaled_columns, by=scale)
+            finish = lambda metric: metric.with_scale(scale)  # noqa: E731
+        X = TrainingRows(rows, train, first)
         if (queries := getattr(y, "queries", None)) is not None:
             y = copy(y)
-            y.queries = TrainingRows(queries, np.arange(queries.shape[0]), idf)
+            y.queries = TrainingRows(queries, np.arange(queries.shape[0]), first)
     is_search = isinstance(estimator, MetricCV)
     steps.begin("choosing and learning" if is_search else "learning")
     progress: dict[str, Any] = {"callback": steps.advance} if is_search else {}
@@ -167,7 +190,7 @@ def learn(estimator: Any, rows: Rows, train: Array, y: Any, tfidf: bool, steps: 
         estimator.fit(X, y, **progress)
     except ValueError as error:
         raise ValueError(in_flags(str(error))) from error
-    return estimator.metric_ if idf is None else estimator.metric_.with_idf(idf)
+    return finish(estimator.metric_)
 
 
 def score(
@@ -175,8 +198,8 @@ def score(
     queries: tuple[Rows, Any, Array],
     voters: tuple[Rows, Any, Array] | None,
     steps: Steps,
-) -> tuple[Numbers | None, int]:
-    """Scores of the plain and the learned distances, and the number of rows that were scored.
+) -> tuple[Numbers | None, Any, int]:
+    """Scores of the plain and the learned distances, the gain, and how many rows were scored.
 
     Queries and voters are rows of a file, its labels, and the numbers of the rows to take.
     """
@@ -185,7 +208,8 @@ def score(
         note(f"scores are those of {len(y):,} held-out rows, chosen at random")
     if np.unique(y, return_counts=True)[1].max() < 2:
         note("no class has two held-out rows, so there is nothing to score: hold out more")
-        return None, len(y)
+        return None, None, len(y)
     steps.begin("scoring")
     base = () if voters is None else take_at_most(*voters, VOTING_ROWS)[:2]
-    return as_numbers(compare(metric, X, y, *base)), len(y)
+    scores = compare(metric, X, y, *base)
+    return as_numbers(scores, y), gains_of(scores), len(y)

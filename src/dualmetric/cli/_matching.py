@@ -12,19 +12,23 @@ from ._options import file_option
 
 Precision = Annotated[
     float | None,
-    typer.Option(metavar="P", help="At least this share of the accepted pairs is the same."),
+    typer.Option(
+        metavar="P", help="Guarantee that at least this share of the accepted pairs are the same."
+    ),
 ]
 Recall = Annotated[
     float | None,
-    typer.Option(metavar="P", help="At least this share of the same pairs is accepted."),
+    typer.Option(
+        metavar="P", help="Guarantee that at least this share of the same pairs are accepted."
+    ),
 ]
 Fpr = Annotated[
     float | None,
-    typer.Option(metavar="P", help="At most this share of the different pairs is accepted."),
+    typer.Option(
+        metavar="P", help="Guarantee that at most this share of the different pairs are accepted."
+    ),
 ]
-Confidence = Annotated[
-    float, typer.Option(metavar="P", help="How sure the threshold is to keep its promise.")
-]
+Confidence = Annotated[float, typer.Option(metavar="P", help="Confidence of the guarantee.")]
 Ids = Annotated[
     str | None,
     typer.Option(

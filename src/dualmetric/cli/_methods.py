@@ -102,6 +102,21 @@ def build_estimator(method: str, given: dict[str, str | None], seed: int) -> Any
     return getattr(estimators, METHODS[method])(**parameters)
 
 
+def options_in_words(estimator: Any) -> str:
+    """Options of an estimator that are not at their defaults, as in "rank 9, distance cosine"."""
+    from .._options import options_of
+
+    silent = ("max_rows", "random_state", "verbose")
+    found = []
+    for name in options_of(type(estimator)):
+        value = getattr(estimator, name)
+        if name in silent or value is None or value == getattr(type(estimator), name):
+            continue
+        shown = f"{value:.3g}" if isinstance(value, float) else value
+        found.append(f"{_flag_name(name).replace('-', ' ')} {shown}")
+    return ", ".join(found) or "default settings"
+
+
 def in_flags(message: str) -> str:
     """An error of an estimator, with flags in place of its options."""
     names = "|".join((*estimator_options(), "cv"))

@@ -17,16 +17,17 @@ DataFile = Annotated[
     Path,
     argument(
         metavar="DATA",
-        help="Rows: .npz, .npy, .csv, .parquet (or a folder of them) or svmlight (.svm, .libsvm, "
-        "also .gz, .bz2); or a folder in BEIR's layout with vectors, corpus.npy and queries.npy.",
+        help="File of rows: .npz, .npy, .csv, .parquet (or a folder of .parquet files) or svmlight "
+        "(.svm, .libsvm; also .gz, .bz2). Or a folder of documents in BEIR's layout, with vectors "
+        "in corpus.npy and queries.npy.",
     ),
 ]
 Labels = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|COLUMN",
-        help="Labels: a file (.npy, or text with one per line), or a column if DATA is .csv or "
-        ".parquet. Default: those in DATA; in tables, the column label or y.",
+        help="Labels of the rows: a file (.npy, or text with one per line), or a column if DATA is "
+        ".csv or .parquet. Default: the labels in DATA; in a table, the column label or y.",
     ),
 ]
 Names = Annotated[Path | None, file_option(help="Names of the features, one per line.")]
@@ -34,31 +35,35 @@ Names = Annotated[Path | None, file_option(help="Names of the features, one per 
 Pairs = Annotated[
     Path | None,
     file_option(
-        help="Pairs of row numbers, and 1 for the same or 0 for different (without it, all are the "
-        "same): .csv, .tsv, .npy, .npz or .parquet."
+        help="Pairs: on each line two row numbers, and 1 (the same) or 0 (different). Without the "
+        "third column, all pairs are the same. A .csv, .tsv, .npy, .npz or .parquet file."
     ),
 ]
 Positives = Annotated[
     Path | None,
-    file_option(help="Numbers of queries and of documents (rows of DATA) that are right for them."),
+    file_option(
+        help="Clicks: on each line the number of a query and of a document (a row of DATA) that is "
+        "right for it. Files as for --pairs."
+    ),
 ]
 Relevance = Annotated[
     Path | None,
     file_option(
-        help="Numbers of queries and documents, and grades from 0; or a sparse .npz of queries × "
-        "documents."
+        help="Judgements: on each line the numbers of a query and a document, and a grade from 0 "
+        "(not relevant). Files as for --pairs, or a sparse .npz of queries × documents."
     ),
 ]
 Queries = Annotated[
     Path | None,
     file_option(
-        help="Rows of the queries, in any form of DATA. Default: queries are rows of DATA."
+        help="Vectors of the queries, in any format of DATA. Default: queries are rows of DATA."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same result.")]
 Json = Annotated[
     Path | None,
     file_option(
-        help="Write the result as JSON; - writes it, and nothing else, to standard output."
+        help="Write the result as JSON to this file. With - it goes to standard output, and "
+        "nothing else is printed there."
     ),
 ]

@@ -14,12 +14,25 @@ from .._version import __version__
 
 STANDARD_OUTPUT = Path("-")
 
+_state = {"quiet": False}  # of the command that runs
+
+
+def set_quiet(quiet: bool) -> None:
+    """Say whether this command prints nothing but errors."""
+    _state["quiet"] = quiet
+
+
+def is_quiet() -> bool:
+    """Whether ``--quiet`` was given."""
+    return _state["quiet"]
+
 
 def make_console(json: Path | None = None) -> Any:
-    """Standard output for people; silent if JSON is written there."""
+    """Standard output for people; silent with ``--quiet``, or if JSON is written there."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False, soft_wrap=True, quiet=json == STANDARD_OUTPUT)
+    quiet = is_quiet() or json == STANDARD_OUTPUT
+    console = Console(highlight=False, markup=False, soft_wrap=True, quiet=quiet)
     if not console.is_terminal:
         console.width = max(console.width, 160)  # a file has room for any table
     return console
@@ -45,7 +58,9 @@ def row_heading(given: dict[str, Any]) -> str:
 
 
 def note(text: str) -> None:
-    """Print a remark on standard error."""
+    """Print a remark on standard error; nothing with ``--quiet``."""
+    if is_quiet():
+        return
     typer.echo(f"dualmetric: note: {text}", err=True)
 
 

@@ -11,16 +11,30 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from ._output import is_quiet
+
 if TYPE_CHECKING:
     from ..paper.cells import Cell
 
 
 def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
     """A bar with columns on its right; it disappears at the end."""
-    if not console.is_terminal:
+    if not console.is_terminal or is_quiet():
         console = Console(quiet=True)  # a disabled bar still ends a line in some versions of rich
     options: Any = {"console": console, "transient": True, "disable": console.quiet}
     return Progress(TextColumn("{task.description}"), BarColumn(), *columns, **options)
+
+
+class _Left(ProgressColumn):
+    """The time that the rest of a step will take, if it goes on as it began."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        if not task.total or not 0 < task.completed < task.total or task.elapsed is None:
+            return Text("")
+        left = task.elapsed * (task.total - task.completed) / task.completed
+        return Text(f"about {timedelta(seconds=round(left))} left", style="progress.remaining")
 
 
 class Steps:
@@ -38,13 +52,15 @@ class Steps:
 
     def advance(self, done: int, total: int, note: str = "") -> None:
         """Show how much of the step is done."""
+        if done < self._progress.tasks[-1].completed:  # another round, with a time of its own
+            self._progress.reset(self._task)
         self._progress.update(self._task, completed=done, total=total, note=note, refresh=True)
 
 
 @contextmanager
 def show_steps() -> Iterator[Steps]:
     """Show `Steps` on standard error."""
-    columns = (TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
+    columns = (TimeElapsedColumn(), _Left(), TextColumn("{task.fields[note]}"))
     with make_bar(Console(stderr=True), *columns) as progress:
         yield Steps(progress)
 

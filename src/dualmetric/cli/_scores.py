@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..intervals import bootstrap_interval
+from .._types import Array
+from ..intervals import bootstrap_interval, paired_interval
 from ..metric import Metric
-from ..report._sections import per_query
 from ..side_by_side import Scores
 
 NAMES = {
@@ -15,7 +16,13 @@ NAMES = {
     "cosine": "plain cosine distance",
     "learned": "learned distance",
 }
-HEADINGS = {"map": "mAP %", "knn": "5-NN %", "hit_rate": "hit rate@10 %"}
+HEADINGS = {
+    "map": "mAP %",
+    "precision_at_1": "P@1 %",
+    "precision_at_10": "P@10 %",
+    "knn": "5-NN %",
+    "hit_rate": "hit rate@10 %",  # of labels, in JSON only: P@10 says more
+}
 # the same for judged documents and for pairs: what comes first decides
 JUDGED = {
     "ndcg": "nDCG@10 %",
@@ -30,7 +37,6 @@ PAIRS = {"average_precision": "average precision %"} | {
     f"tar_at_far_{name}": f"TAR at FAR {100 * rate:g} %" for name, rate in TAR.items()
 }
 ALL_HEADINGS = {**HEADINGS, **JUDGED, **PAIRS}
-_PURPOSES = {"knn": "for k-NN classification"}
 
 _OTHER_SETTINGS = ", or try other settings, such as --shrinkage 0.3 or --distance cosine"
 # for the methods that have no such settings
@@ -40,18 +46,49 @@ _OTHERWISE = dict.fromkeys(("OASIS", "LMNN"), ", or try --method auto") | {"Eucl
 Numbers = dict[str, dict[str, float]]
 
 
-def as_numbers(scores: dict[str, Scores]) -> Numbers:
-    """Means of the scores, as a metric file holds them."""
-    return {name: {key: getattr(s, key) for key in HEADINGS} for name, s in scores.items()}
+def _per_query(found: Scores, y: Array) -> dict[str, Array]:
+    """Each score of each row; NaN where a row is the only one of its class."""
+    alone = np.isnan(found.average_precision)
+    same = (y[found.neighbors] == y[:, None]).astype(np.float64)
+    same[alone] = np.nan
+    return {
+        "map": found.average_precision,
+        "precision_at_1": same[:, 0],
+        "precision_at_10": same[:, :10].mean(axis=1),
+        "knn": found.knn_correct.astype(np.float64),
+        "hit_rate": np.where(alone, np.nan, found.hits),
+    }
 
 
-def with_intervals(scores: dict[str, Scores]) -> dict[str, Any]:
-    """Means of the scores with their 95 % confidence intervals."""
-    result: dict[str, Any] = as_numbers(scores)
+def as_numbers(scores: dict[str, Scores], y: Array) -> Numbers:
+    """Means of the scores of rows with labels y, as a metric file holds them."""
+    return {
+        name: {key: float(np.nanmean(values)) for key, values in _per_query(found, y).items()}
+        for name, found in scores.items()
+    }
+
+
+def with_intervals(scores: dict[str, Scores], y: Array) -> dict[str, Any]:
+    """The same, with the 95 % confidence interval of each."""
+    result: dict[str, Any] = as_numbers(scores, y)
     for name, found in scores.items():
-        for key, values in zip(HEADINGS, per_query(found), strict=True):
+        for key, values in _per_query(found, y).items():
             result[name][f"{key}_interval"] = list(bootstrap_interval(values))
     return result
+
+
+def gains_of(scores: dict[str, Scores]) -> dict[str, Any]:
+    """How much larger the learned mAP is than that of each plain distance, with an interval."""
+    ours = scores["learned"]
+    return {
+        name: {
+            "map": ours.map - scores[name].map,
+            "map_interval": list(
+                paired_interval(ours.average_precision, scores[name].average_precision)
+            ),
+        }
+        for name in ("euclidean", "cosine")
+    }
 
 
 def as_kept(scores: dict[str, Any]) -> Numbers:
@@ -111,8 +148,10 @@ def is_better(numbers: Numbers) -> bool:
 
 
 def _keys(numbers: Numbers) -> list[str]:
-    """Names of the scores, the one that decides first."""
-    return [key for key in next(iter(numbers.values())) if key in ALL_HEADINGS]
+    """Names of the scores that are shown, the one that decides first."""
+    found = next(iter(numbers.values()))
+    left_out = "hit_rate" if "precision_at_10" in found else None
+    return [key for key in found if key in ALL_HEADINGS and key != left_out]
 
 
 def _rival(numbers: Numbers, key: str) -> str:
@@ -120,28 +159,33 @@ def _rival(numbers: Numbers, key: str) -> str:
     return max(("euclidean", "cosine"), key=lambda name: numbers[name][key])
 
 
-def verdict(numbers: Numbers, method: object = None) -> str:
-    """Whether learning was worth it, in words; ``method`` is the name of the estimator."""
+def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> str:
+    """Whether learning was worth it, in words.
+
+    ``gain`` has the intervals of the score that decides, by plain distance; ``method`` is the name
+    of the estimator.
+    """
     first, *others = _keys(numbers)
     names = {key: ALL_HEADINGS[key].removesuffix(" %") for key in (first, *others)}
     rival = _rival(numbers, first)
-    learned, plain = (f"{100 * numbers[name][first]:.1f} %" for name in ("learned", rival))
+    plain = f"the {NAMES[rival]}"
+    ours, theirs = (f"{100 * numbers[name][first]:.1f} %" for name in ("learned", rival))
+    low, high = gain[rival][f"{first}_interval"]
+    interval = f"95 % interval of the gain: {100 * low:.1f} to {100 * high:.1f}"
     if not is_better(numbers):
-        advice = _OTHERWISE.get(str(method), _OTHER_SETTINGS)
-        if first != "map":
-            advice = _OTHER_METHODS
+        advice = _OTHERWISE.get(str(method), _OTHER_SETTINGS) if first == "map" else _OTHER_METHODS
+        compared = "the same as" if ours == theirs else f"down from {theirs}"
+        return f"{names[first]} {ours}, {compared} with {plain}: use {plain}{advice}."
+    if not low > 0:
         return (
-            f"The learned distance is not better than {NAMES[rival]} on these rows ({names[first]} "
-            f"{learned}, compared with {plain}): use {NAMES[rival]}{advice}."
+            f"{names[first]} {ours}, and {theirs} with {plain}: the difference may be chance "
+            f"({interval}). Score on more data, or keep {plain}."
         )
-    said = (
-        f"The learned distance ranks better than {NAMES[rival]}: {names[first]} {learned}, not "
-        f"{plain}."
-    )
+    said = f"{names[first]} {ours}, up from {theirs} with {plain} ({interval})."
     losses = []
     for key in others:  # scores that got worse, as they are shown
-        rival, purpose = _rival(numbers, key), _PURPOSES.get(key, f"in {names[key]}")
-        ours, theirs = (round(100 * numbers[name][key], 1) for name in ("learned", rival))
-        if ours < theirs:
-            losses.append(f"{NAMES[rival]} is better {purpose}: {theirs:.1f} %, not {ours:.1f} %")
-    return f"{said} But {', and '.join(losses)}." if losses else said
+        rival = _rival(numbers, key)
+        ours, theirs = (f"{100 * numbers[name][key]:.1f}" for name in ("learned", rival))
+        if float(ours) < float(theirs):
+            losses.append(f"{names[key]} {ours} %, down from {theirs} % with the {NAMES[rival]}")
+    return f"{said} But {'; '.join(losses)}." if losses else said

@@ -25,7 +25,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "safetensors")
 
 
 def doctor(json: Json = None) -> None:
-    """Show versions, cores, memory, caches, extras and the data folder of this installation."""
+    """Show what is installed: versions, cores, memory, extras and data sets."""
     import platform
     from importlib.metadata import version
     from importlib.util import find_spec

@@ -11,8 +11,8 @@ from ._options import DataFile, Json, argument, file_option, out_option
 _MATCHER = "A file that dualmetric match wrote."
 _OUT = "Where to write the pairs: .csv or .parquet."
 _CLUSTERS = "Where to write the cluster of each row: .csv or .parquet."
-_THRESHOLD = "Largest distance of duplicates, instead of a threshold with a guarantee."
-_LINKAGE = "components joins chains of pairs; complete only rows that are all close to each other."
+_THRESHOLD = "Accept pairs up to this distance, without a guarantee."
+_LINKAGE = "components joins chains of pairs; complete joins only rows that are all close."
 
 
 def duplicates(
@@ -25,15 +25,17 @@ def duplicates(
     recall: Recall = None,
     fpr: Fpr = None,
     confidence: Confidence = 0.95,
-    k: Annotated[int, typer.Option("-k", min=1, help="Most duplicates looked for per row.")] = 10,
+    k: Annotated[
+        int, typer.Option("-k", min=1, help="Look for at most this many duplicates of each row.")
+    ] = 10,
     linkage: Annotated[str, typer.Option(metavar="NAME", help=_LINKAGE)] = "components",
     ids: Ids = None,
     json: Json = None,
 ) -> None:
-    """Find rows that are the same, among all pairs of rows.
+    """Find duplicates among all rows, as pairs and as clusters.
 
-    Without --threshold, the largest distance is that for --precision, --recall or --fpr, by default
-    a precision of 0.99 with 95 % confidence.
+    By default, at least 99 % of the pairs found are the same, with 95 % confidence. --precision,
+    --recall or --fpr ask for something else, and --threshold sets the distance itself.
     """
     import numpy as np
 

@@ -22,9 +22,9 @@ from ._options import (
 EVALUATED_ROWS = 20_000
 VOTING_ROWS = 50_000
 
-_REPORT = "Write a page with charts, maps and an explorer."
-_TEXTS = "The text of each row, one per line, for the page."
-_SHAPE = "Rows are pictures: 28x28, for example, or 32x32x3."
+_REPORT = "Write an HTML page with charts, a map, and nearest rows before and after."
+_TEXTS = "The text of each row, one per line, to show on the page."
+_SHAPE = "Show rows as pictures of this size: 28x28, for example, or 32x32x3."
 
 
 def evaluate(
@@ -41,23 +41,22 @@ def evaluate(
     names: Names = None,
     json: Json = None,
 ) -> None:
-    """Score a metric beside the plain distances on rows that it was not learned from.
+    """Compare a learned distance with the plain ones on rows that it was not learned from.
 
-    If the metric was learned from a part of DATA, the other rows are scored; in a file with
-    train_idx and test_idx, the test rows. k-NN then searches the training rows. Otherwise all rows
-    of DATA are scored, each against all others.
+    If fit learned from a part of DATA, the rows that it held out are scored. If DATA has test_idx,
+    the test rows are scored. Otherwise all rows of DATA are scored.
 
     With --pairs, --positives or --relevance, or a folder in BEIR's layout (its qrels/test.tsv),
-    all pairs or queries that are given are scored.
+    all given pairs or queries are scored.
     """
-    from ..intervals import paired_interval
     from ..side_by_side import compare
     from ._data import load_metric, read_data_for, read_lines
     from ._judging import score_known
     from ._known import noun_of, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
     from ._output import check_output, make_console, note, write_file, write_json
-    from ._scores import is_better, score_table, verdict, with_intervals
+    from ._progress import show_steps
+    from ._scores import gains_of, is_better, score_table, verdict, with_intervals
 
     given = {"pairs": pairs, "positives": positives, "relevance": relevance}
     source = source_of(given, queries, data, "test")
@@ -72,13 +71,12 @@ def evaluate(
         raise ValueError(f"--report shows rows with labels: leave it out with --{source[0]}")
     learned = load_metric(metric)
     shape = None if image_shape is None else _shape(image_shape, learned.n_features)
-    file, rows = read_data_for(learned, data, labels)
     console = make_console(json)
 
-    def show(numbers: dict[str, Any], n_scored: int, what: str) -> None:
+    def show(numbers: dict[str, Any], gain: dict[str, Any], n_scored: int, what: str) -> None:
         console.print(f"On {n_scored:,} {what}, with 95 % confidence intervals:")
         console.print(score_table(numbers))
-        console.print(verdict(numbers, learned.info.get("method")))
+        console.print(verdict(numbers, gain, learned.info.get("method")))
 
     def write(numbers: dict[str, Any], gain: dict[str, Any], **n_rows: int) -> None:
         result = {
@@ -91,10 +89,15 @@ def evaluate(
         }
         write_json(json, "evaluate", result)
 
+    with show_steps() as steps:
+        steps.begin("reading")
+        file, rows = read_data_for(learned, data, labels)
+        if source is not None:
+            known = read_known(source, data, file, rows, queries)
+            steps.begin("scoring")
+            numbers, gain, n_scored = score_known(learned, rows, known)
     if source is not None:
-        known = read_known(source, data, file, rows, queries)
-        numbers, gain, n_scored = score_known(learned, rows, known)
-        show(numbers, n_scored, noun_of(source))
+        show(numbers, gain, n_scored, noun_of(source))
         write(numbers, gain, scored=n_scored, training=0)
         return
     if file.y is None:
@@ -113,9 +116,11 @@ def evaluate(
     base = (None, None)
     if voters is not None:
         base = take_at_most(rows, file.y, voters, VOTING_ROWS)[:2]
-    scores = compare(learned, X, y, *base)
-    numbers = with_intervals(scores)
-    show(numbers, len(scored), "rows that were held out by fit" if held_out else "rows")
+    with show_steps() as steps:
+        steps.begin("scoring")
+        scores = compare(learned, X, y, *base)
+        numbers, gain = with_intervals(scores, y), gains_of(scores)
+    show(numbers, gain, len(scored), "rows that fit held out" if held_out else "rows")
     if report is not None:
         from ..report import build_report
 
@@ -134,10 +139,6 @@ def evaluate(
         )
         write_file(report, page.encode())
         console.print(f"Report: {report}")
-    ours, gain = scores["learned"], {}
-    for name in ("euclidean", "cosine"):
-        interval = paired_interval(ours.average_precision, scores[name].average_precision)
-        gain[name] = {"map": ours.map - scores[name].map, "map_interval": list(interval)}
     write(numbers, gain, scored=len(scored), training=0 if base[1] is None else len(base[1]))
 
 

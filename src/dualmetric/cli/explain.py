@@ -10,14 +10,14 @@ from ._options import DataFile, Json, Labels, MetricFile, Names, argument
 def explain(
     metric: MetricFile,
     data: DataFile,
-    first: Annotated[int, argument(metavar="ROW", help="Number of a row, from 0.")],
-    second: Annotated[int, argument(metavar="ROW", help="Number of another.")],
+    first: Annotated[int, argument(metavar="ROW", help="Number of a row, counted from 0.")],
+    second: Annotated[int, argument(metavar="ROW", help="Number of the other row.")],
     top: Annotated[int, typer.Option(min=1, help="How many features to show.")] = 10,
     names: Names = None,
     labels: Labels = None,
     json: Json = None,
 ) -> None:
-    """Split the learned distance between two rows into the contribution of each feature."""
+    """Show how much each feature adds to the learned distance between two rows."""
     from ._data import load_metric, read_data_for, read_lines, take_rows
     from ._output import check_output, make_console, row_heading, write_json
 

@@ -14,15 +14,15 @@ MEASURES = {
     "cosine": "the cosine, as sentence-transformers does by default",
 }
 _OUT = (
-    "Where to write: .npy (the matrix), .onnx, .faiss, .pt (torch), or a folder whose name ends in "
-    "Dense (a layer of sentence-transformers)."
+    "Where to write. The name decides: .npy (the matrix), .onnx, .faiss, .pt (PyTorch), or a folder "
+    "whose name ends in Dense (a layer of sentence-transformers)."
 )
 
 
 def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> None:
-    """Write a metric for NumPy, ONNX, FAISS, torch or sentence-transformers; the name decides.
+    """Write a metric for NumPy, ONNX, FAISS, PyTorch or sentence-transformers.
 
-    If the file also holds a matcher, ONNX has the probability of a match as a second output.
+    If the file also holds a matcher, the ONNX model also gives the probability of a match.
     """
     from .._arrays.system import format_bytes
     from ..io import export as exports
@@ -51,6 +51,6 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
             import_module("torch").save(module.state_dict(), content)
             write_atomically(out, content.getvalue())
     console = make_console()
-    console.print(f"{largest}, {format_bytes(largest.stat().st_size)}")
+    console.print(f"Exported: {largest}, {format_bytes(largest.stat().st_size)}")
     if is_folder:
         console.print(f"Compare the outputs of this layer by {MEASURES[learned.kind]}.")

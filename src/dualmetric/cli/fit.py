@@ -25,27 +25,34 @@ from ._options import (
 
 SUFFIX = ".safetensors"
 
-_METHOD = f"One of {', '.join(METHODS)}. auto chooses the options that are not given."
+_METHOD = (
+    "auto tries many methods and settings, and keeps the best. To use one: "
+    f"{', '.join(name for name in METHODS if name != 'auto')}."
+)
 _TRIPLETS = (
-    "Learn from triplets of row numbers (anchor, positive, negative) in a .npy, .npz or .csv file, "
-    "instead of labels."
+    "Triplets: on each line three row numbers. The first row is closer to the second than to the "
+    "third. A .npy, .npz or .csv file."
 )
 _COMPARISONS = (
-    "Learn from comparisons, four row numbers each: the first two rows are closer than the last "
-    "two. Files as for --triplets, or .jsonl of dualmetric teach."
+    "Comparisons: on each line four row numbers. The first two rows are closer than the last two. "
+    "Files as for --triplets, or the .jsonl file of dualmetric teach."
 )
-_TFIDF = "DATA holds word counts: weight them, now and in later use."
-_COLUMNS = "Columns of a table that are the features. Default: all but the labels."
-_DROP = "Columns of a table that are not features, such as ids."
-_TEST = "Score on the rows of another file."
+_TFIDF = "DATA holds word counts: weight them by tf-idf. The metric then takes counts."
+_STANDARDIZE = (
+    "Divide each column by its standard deviation before learning: for features in different "
+    "units. The metric then takes rows in their own units."
+)
+_COLUMNS = "Columns of a table to learn from. Default: all but the labels."
+_DROP = "Columns of a table to leave out, such as ids."
+_TEST = "Score on the rows of this file, instead of held-out rows."
 _HOLDOUT = (
     "Share of the rows to hold out for scoring; 0 learns from all rows. Default: the rows in "
-    f"test_idx, if DATA has it, or {HOLDOUT}. Of pairs and queries, 0.25, and 0 with auto, which "
-    "has held-out scores of its own."
+    f"test_idx if DATA has it, else {HOLDOUT}. For pairs and queries: 0.25, or 0 with auto, which "
+    "holds out some itself."
 )
 _CV = (
-    "How auto holds out: a number of parts; classes, with labels; queries or documents, with "
-    "--positives and --relevance."
+    "How auto holds out data to choose by: a number of parts; classes (with labels); queries or "
+    "documents (with --positives or --relevance)."
 )
 
 
@@ -62,6 +69,7 @@ def fit(
     queries: Queries = None,
     cv: Annotated[str | None, typer.Option(metavar="NAME|N", help=_CV)] = None,
     tfidf: Annotated[bool, typer.Option("--tfidf", help=_TFIDF)] = False,
+    standardize: Annotated[bool, typer.Option("--standardize", help=_STANDARDIZE)] = False,
     test: Annotated[Path | None, typer.Option(metavar="DATA", help=_TEST)] = None,
     holdout: Annotated[float | None, typer.Option(min=0.0, max=0.9, help=_HOLDOUT)] = None,
     columns: Annotated[str | None, typer.Option(metavar="NAME,…", help=_COLUMNS)] = None,
@@ -71,7 +79,7 @@ def fit(
     json: Json = None,
     **options: str | None,
 ) -> None:
-    """Learn a metric, score it beside the plain distances on what was held out, and save it."""
+    """Learn a distance, compare it with the plain ones on held-out rows, and save it."""
     import numpy as np
 
     from .._version import __version__
@@ -101,6 +109,9 @@ def fit(
     features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop")
     if tfidf and options.get("lift") == "rbf":
         raise ValueError("--tfidf and --lift rbf exclude each other: give one of them")
+    if tfidf and standardize:
+        raise ValueError("--tfidf and --standardize exclude each other: give one of them")
+    weights = "tfidf" if tfidf else "standardize" if standardize else None
     inputs = (data, test, *given.values(), queries, names)
     check_output(out, "--out", *inputs)
     check_output(json, "--json", *inputs, out)
@@ -138,26 +149,31 @@ def fit(
         if not tfidf and _learning.look_like_counts(file.X):
             note("the rows look like raw counts, of words perhaps: --tfidf weights them")
         begin = perf_counter()
-        metric = _learning.learn(estimator, rows, train, y, tfidf, steps)
+        metric = _learning.learn(estimator, rows, train, y, weights, steps)
         seconds = perf_counter() - begin
-        scores, n_scored = None, 0
+        scores, gain, n_scored = None, None, 0
         if noun != "rows":
             if held_out is not None:
                 steps.begin("scoring")
-                scores, _, n_scored = _judging.score_known(metric, rows, held_out)
+                scores, gain, n_scored = _judging.score_known(metric, rows, held_out)
         else:
             voters = None if file.y is None else (rows, file.y, train)
             if file.y is not None and asked is None and held_out is not None:
                 asked = (rows, file.y, held_out)
             if asked is not None:
-                scores, n_scored = _learning.score(metric, asked, voters, steps)
+                scores, gain, n_scored = _learning.score(metric, asked, voters, steps)
     info = {"used": len(train), "given": len(train), **metric.info.get("rows", {})}
     info = {**metric.info, "version": __version__, "rows": {**info, "held_out": n_scored}}
     info["parameters"].pop("verbose", None)  # says nothing about the metric
     class_names = None if file.class_names is None else list(file.class_names)
     split = _learning.describe_split(file, rows, share, seed)
     kept = None if scores is None else as_kept(scores)
-    facts = {"class_names": class_names, "scores": kept, "split": split}
+    facts = {
+        "class_names": class_names,
+        "scores": kept,
+        "split": split,
+        "standardize": standardize or None,
+    }
     info |= {name: value for name, value in facts.items() if value is not None}
     with writing(out):
         metric.replaced(feature_names=given_names or file.feature_names, info=info).save(out)
@@ -168,6 +184,7 @@ def fit(
         "method": info["method"],
         "parameters": info["parameters"],
         **form_of(metric),
+        "standardize": standardize,
         "rows": info["rows"],
         "seconds": round(seconds, 3),
         "duality_gap": getattr(estimator, "duality_gap_", None),
@@ -177,7 +194,18 @@ def fit(
         "scores": scores,
         "better": better if scores is None else is_better(scores),
     }
-    _show(make_console(json), result, noun)
+    if noun == "rows":
+        learned = _describe_rows(info["rows"], rows.shape[0], held_out, share, test)
+    else:
+        n_known = _judging.n_units(y)
+        learned = f"{n_known:,} {noun} over {rows.shape[0]:,} rows, "
+        learned += "none held out" if held_out is None else f"{n_scored:,} held out"
+    said = {
+        "learned": learned,
+        "gain": gain,
+        "choice": None if choice is None else _describe_choice(estimator, choice, noun),
+    }
+    _show(make_console(json), result, noun, said)
     write_json(json, "fit", result)
 
 
@@ -202,38 +230,70 @@ def _choice(estimator: Any) -> dict[str, Any]:
     }
 
 
-def _show(console: Any, result: dict[str, Any], noun: str) -> None:
+def _describe_rows(
+    rows: dict[str, int], total: int, held_out: Any, share: float | None, test: Path | None
+) -> str:
+    """Which rows were learned from and which were held out, in words."""
+    used = rows["used"]
+    learned = f"all {total:,} rows" if used == total else f"{used:,} of {total:,} rows"
+    if used < rows["given"]:
+        learned += " (at most --max-rows)"
+    if test is not None:
+        return f"{learned}, scored on {test}"
+    if held_out is None:
+        return f"{learned}, none held out"
+    how = "as test_idx says" if share is None else f"{100 * share:g} % of each class"
+    return f"{learned}, {len(held_out):,} held out ({how})"
+
+
+def _describe_choice(estimator: Any, choice: dict[str, Any], noun: str) -> str:
+    """What auto chose and why, in words."""
+    from ..estimators.search import SCORES
+    from ._methods import options_in_words
+    from ._scores import NAMES
+
+    best = estimator.best_estimator_
+    where = "held-out training rows" if noun == "rows" else f"held-out {noun}"
+    plain = f"the {NAMES[choice['plain']]}"
+    score, before = (f"{100 * choice[key]:.1f} %" for key in ("score", "plain_score"))
+    low, high = ("?" if end is None else f"{100 * end:.1f}" for end in choice["gain_interval"])
+    interval = f"95 % interval of the gain: {low} to {high}"
+    name = SCORES.get(choice["scoring"], choice["scoring"])
+    if type(best).__name__ == "Euclidean":
+        return (
+            f"Kept {plain}: on {where}, no learned distance is better by more than chance ({name} "
+            f"{before}; {interval})."
+        )
+    return (
+        f"Chose {type(best).__name__} ({options_in_words(best)}): {name} {score} on {where}, up "
+        f"from {before} with {plain} ({interval})."
+    )
+
+
+def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any]) -> None:
     from .._arrays.system import format_bytes
     from ._scores import rank_in_words, score_table, verdict
 
     rows, scores, choice = result["rows"], result["scores"], result["choice"]
+    console.print(f"Learned from {said['learned']}, in {result['seconds']:.1f} s.")
     if choice is not None:
-        where = "a part of the training rows" if noun == "rows" else f"held-out {noun}"
-        console.print(f"Chosen on {where}: {result['recommendation']}")
+        console.print(said["choice"])
         if choice["new_documents"] is not None:
             ours, plain = (f"{100 * score:.1f} %" for score in choice["new_documents"])
             console.print(
-                f"For queries about documents that were not judged in training: {ours}, where the "
-                f"plain distance has {plain}."
+                f"For queries about documents that were not judged in training: {ours}, and "
+                f"{plain} with the plain distance."
             )
     if scores is not None:
         intervals = "" if noun == "rows" else ", with 95 % confidence intervals"
         console.print(f"On {rows['held_out']:,} {noun} that were not learned from{intervals}:")
         console.print(score_table(scores))
-        console.print(verdict(scores, result["method"]))
+        console.print(verdict(scores, said["gain"], result["method"]))
     elif noun == "rows":
-        console.print("No scores: there are no held-out rows with labels.")
+        console.print("No scores: no rows with labels were held out.")
     elif choice is None:
         console.print(f"No scores: no {noun} were held out.")
-    if rows["used"] < rows["given"]:
-        console.print(
-            f"Learned from {rows['used']:,} of {rows['given']:,} rows; --max-rows changes that."
-        )
-    gap = result["duality_gap"]
-    facts = (
-        f"{result['method']} learned from {rows['used']:,} rows in {result['seconds']:.1f} s",
-        None if gap is None else f"duality gap {gap:.3g}",
-        f"rank {rank_in_words(result)}",
-        f"{result['metric']}, {format_bytes(result['file_bytes'])}",
+    console.print(
+        f"Metric: {result['metric']}, {format_bytes(result['file_bytes'])}, rank "
+        f"{rank_in_words(result)}"
     )
-    console.print("; ".join(filter(None, facts)))

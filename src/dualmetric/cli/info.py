@@ -7,7 +7,7 @@ from ._output import check_output, make_console, print_facts, printable, write_j
 
 
 def info(metric: MetricFile, json: Json = None) -> None:
-    """Show the contents of a metric file: method, parameters, size, and scores from the fit."""
+    """Show what a metric file holds: method, settings, size, and the scores of the fit."""
     from ._data import load_metric
     from ._scores import form_of
 
@@ -22,6 +22,7 @@ def info(metric: MetricFile, json: Json = None) -> None:
         "method": _checked(info.get("method"), str),
         "parameters": _checked(info.get("parameters"), dict),
         **form_of(learned),
+        "standardize": info.get("standardize") is True,
         "feature_names": learned.feature_names is not None,
         "class_names": names if all(isinstance(name, str) for name in names or ()) else None,
         "rows": _numbers(info.get("rows"), ("used", "given", "held_out"), int),
@@ -49,8 +50,9 @@ def _scores(value: Any) -> dict[str, Any] | None:
     from ._scores import HEADINGS, JUDGED, NAMES, PAIRS
 
     kept = _checked(value, dict) or {}
+    old = ("map", "knn", "hit_rate")  # of labels, before 0.2
     # few pairs have no rates
-    for keys in (HEADINGS, JUDGED, *(list(PAIRS)[:n] for n in range(len(PAIRS), 0, -1))):
+    for keys in (HEADINGS, old, JUDGED, *(list(PAIRS)[:n] for n in range(len(PAIRS), 0, -1))):
         found = {name: _numbers(kept.get(name), keys, int, float) for name in NAMES}
         valid = {k: v for k, v in found.items() if v and all(0 <= x <= 1 for x in v.values())}
         if valid:
@@ -69,6 +71,8 @@ def _show(console: Any, result: dict[str, Any]) -> None:
         facts.append(("method", result["method"]))
     facts += [(f"  {name}", str(value)) for name, value in (result["parameters"] or {}).items()]
     weights = "tf-idf of raw counts" if result["tfidf"] else "none: rows are used as they are"
+    if result["standardize"]:
+        weights = "columns are divided by their standard deviation"
     facts += [
         ("distance", result["distance"]),
         ("rank", rank_in_words(result)),

@@ -14,10 +14,10 @@ _PAIRS = (
     "Labelled pairs that the metric was not learned from: two row numbers, and 1 for the same or 0 "
     "for different (.csv, .tsv, .npy, .npz or .parquet)."
 )
-_TEST = "Other labelled pairs, of the same form, to score on."
-_PREVALENCE = "Share of same pairs in use, if it differs from that among the labelled pairs."
-_REPORT = "Write a page with charts and the hardest errors; of --test-pairs, if given."
-_TEXTS = "The text of each row, one per line, for the page."
+_TEST = "More labelled pairs, to score on."
+_PREVALENCE = "Share of same pairs among those to decide on, if not that of the labelled pairs."
+_REPORT = "Write an HTML page with charts and the worst errors (on --test-pairs, if given)."
+_TEXTS = "The text of each row, one per line, to show on the page."
 
 
 def match(
@@ -39,11 +39,11 @@ def match(
     texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
     json: Json = None,
 ) -> None:
-    """Turn distances into probabilities of a match and a threshold with a guarantee.
+    """Turn distances into probabilities of a match, and find a threshold with a guarantee.
 
-    Without --precision, --recall or --fpr, the threshold is that for a precision of 0.99. If the
-    labelled pairs cannot support it, the matcher is written without one, and how many more pairs
-    would be needed is shown.
+    Without --precision, --recall or --fpr, the threshold is for a precision of 0.99. If there are
+    too few labelled pairs for the guarantee, the command says how many more are needed, and the
+    matcher is written without a threshold.
     """
     from dataclasses import asdict
 

@@ -8,7 +8,7 @@ import typer
 from ._options import DataFile, Json, Labels, MetricFile
 from ._output import check_output, make_console, printable, row_heading, write_json
 
-_QUERY = "Row number, counted from 0; separate several with commas, or repeat the option."
+_QUERY = "Number of a row, counted from 0. Several are separated by commas."
 
 
 def neighbors(
@@ -19,7 +19,7 @@ def neighbors(
     labels: Labels = None,
     json: Json = None,
 ) -> None:
-    """Show the nearest rows of given rows, by the learned and by the plain distance."""
+    """Show the rows nearest to a row, by the learned and by the plain distance."""
     import numpy as np
 
     from ..metric import Metric

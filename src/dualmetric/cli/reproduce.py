@@ -8,30 +8,32 @@ import typer
 
 _QUICK_DATASETS = ("digits", "usps")
 _DATASETS = (
-    "Data sets, as in --datasets usps,tdt30; the option may also be repeated. Default: those of "
-    "the paper, and their substitutes, that are available."
+    "Data sets, separated by commas, as in usps,tdt30. Default: those of the paper, or their "
+    "substitutes, that are available."
 )
 _PARTS = (
-    "Some of statistics, methods, projections, reg, unit, dual, theorems, in the same form. "
-    "Default: all."
+    "Experiments, separated by commas: statistics, methods, projections, reg, unit, dual, "
+    "theorems. Default: all."
 )
 _OUT = "Folder for results and the page. Default: results, or results-quick with --quick."
 _QUICK = "One trial on digits and usps, without projections and dual, in about a minute."
-_MIX = "Add results to those of other learning code; the page says so."
+_MIX = "Add to stored results even if the learning code has changed; the page says so."
 _names = partial(typer.Option, metavar="NAME,…")
 
 
 def reproduce(
     datasets: Annotated[list[str] | None, _names(help=_DATASETS)] = None,
     experiments: Annotated[list[str] | None, _names(help=_PARTS)] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Trials of each stochastic method.")] = 5,
+    trials: Annotated[
+        int, typer.Option(min=1, help="How often to repeat each method that is random.")
+    ] = 5,
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     mix: Annotated[bool, typer.Option("--mix", help=_MIX)] = False,
 ) -> None:
-    """Run the paper's experiments and write a page with its numbers beside ours.
+    """Run the experiments of the paper, and write a page with its numbers beside ours.
 
-    Each result is stored at once, so a run that was stopped continues where it ended.
+    Each result is stored at once. If a run is stopped, the same command continues it.
     """
     from importlib.util import find_spec
 

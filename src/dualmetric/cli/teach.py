@@ -8,15 +8,15 @@ import typer
 from ._options import DataFile, Labels, Names, Seed, file_option, out_option
 
 _TEXTS = "Texts of the rows: a file with one per line, or .jsonl with one JSON object per line."
-_IMAGES = "Folder of pictures, one per row; sorted by name, they are in the order of the rows."
-_IMAGE_SHAPE = "Rows are pictures themselves: HEIGHT,WIDTH or HEIGHT,WIDTH,3."
-_COLUMNS = "Names of the features to show, with commas. Default: the largest of each row."
+_IMAGES = "Folder with one picture per row; sorted by name, they have the order of the rows."
+_IMAGE_SHAPE = "The rows are pictures of this size: HEIGHT,WIDTH or HEIGHT,WIDTH,3."
+_COLUMNS = "Features to show, separated by commas. Default: the largest of each row."
 _JUDGEMENTS = (
-    "File of judgements, one JSON object per line. Those in it are learned from again. Default: "
-    "the name of the metric, ending in .judgements.jsonl."
+    "File that keeps the judgements. If it exists, teaching continues from it. Default: the name "
+    "of the metric, ending in .judgements.jsonl."
 )
-_BESIDE = "A metric file whose nearest rows are shown as well; repeat it for several."
-_DISTANCE = "The plain distance, kept where judgements do not contradict it: cosine or euclidean."
+_BESIDE = "Also show the nearest rows of this metric file. May be repeated."
+_DISTANCE = "The distance to start from and to correct: cosine or euclidean."
 
 
 def teach(
@@ -32,14 +32,16 @@ def teach(
     beside: Annotated[list[Path] | None, typer.Option(metavar="METRIC", help=_BESIDE)] = None,
     distance: Annotated[str, typer.Option(metavar="NAME", help=_DISTANCE)] = "cosine",
     tfidf: Annotated[
-        bool, typer.Option("--tfidf", help="DATA holds word counts: weight them.")
+        bool, typer.Option("--tfidf", help="DATA holds word counts: weight them by tf-idf.")
     ] = False,
     names: Names = None,
     labels: Labels = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes any that is free.")
+    ] = 0,
     seed: Seed = 0,
 ) -> None:
-    """Open a page to teach a distance by clicking; it is for this computer only."""
+    """Teach a distance by clicking, on a page in your browser. Only this computer can open it."""
     from ._data import load_metric, read_data, read_lines
     from ._output import check_output, make_console, note
 

@@ -318,7 +318,7 @@ class Euclidean(OneToOneFeatureMixin, MetricEstimator):
         "not) and scaled to length one: the plain cosine distance.",
         kw_only=False,
         choices=("euclidean", "cosine"),
-        flag="euclidean or cosine.",
+        flag="How vectors are compared: euclidean or cosine.",
     )
 
     def fit(self, X: Any, y: Any = None) -> Self:

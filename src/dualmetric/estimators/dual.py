@@ -44,7 +44,7 @@ def _prior_option() -> Any:
         "judgements, and for classes that were not learned from; works well with "
         '``distance="cosine"``.',
         type='{None, "identity", "whitening"} or Metric',
-        flag="identity or whitening: the distance to keep unless the data contradict it.",
+        flag="The distance to start from and to correct: identity (the plain one) or whitening.",
     )
 
 
@@ -82,7 +82,7 @@ def _projections_option(purpose: str) -> Any:
         help=purpose,
         kw_only=False,
         low=1,
-        flag="Dimensions to learn in: 10 or more.",
+        flag="How many random projections to learn in: 10 or more.",
     )
 
 

@@ -80,7 +80,7 @@ class LMNN(LearnedMetricEstimator):
         help="Principal components to reduce X to first, which is faster and often worse; None "
         "learns on the features.",
         low=1,
-        flag="Principal components to learn on.",
+        flag="For lmnn: reduce rows to this many principal components first.",
     )
     n_neighbors: int = option("int", default=3, help="Target neighbours of each row.", low=1)
     push: float = option(

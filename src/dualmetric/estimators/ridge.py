@@ -82,7 +82,7 @@ class RidgeMetric(LearnedMetricEstimator):
         kw_only=False,
         low=0,
         above=True,
-        flag="Penalty of the regression; chosen where it is left out.",
+        flag="For ridge: the penalty. Default: chosen by leave-one-out.",
     )
     alphas: Any = option(
         "object",

@@ -38,7 +38,7 @@ _RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
-_SCORES = {
+SCORES = {
     "map": "mAP",
     "knn": "right neighbours",
     "both": "mean of mAP and right neighbours",
@@ -136,9 +136,10 @@ class MetricCV(LearnedMetricEstimator):
         'comparisons: "agreement", the share of held-out ones that are satisfied. For pairs: '
         '"average_precision". For positives and relevance: "ndcg" (the default), "map", "recall", '
         '"precision" or "hit_rate", of the first ten documents.',
-        choices=(None, *_SCORES),
+        choices=(None, *SCORES),
         type="str or None",
-        flag="map, knn, both, agreement, average_precision, ndcg, recall, precision or hit_rate.",
+        flag="For auto, the score to choose by: map, knn, both, agreement, average_precision, "
+        "ndcg, recall, precision or hit_rate.",
     )
     cv: Any = option(
         "object",
@@ -202,7 +203,7 @@ class MetricCV(LearnedMetricEstimator):
         "(``to_faiss``). All three leave out lifts, and FAISS also blocks scaled to length one.",
         choices=(None, "linear", "explainable", "faiss"),
         type="str or None",
-        flag="linear, explainable or faiss: choose only what can go there.",
+        flag="For auto: choose only what works there: faiss, linear or explainable.",
     )
     max_components: int | None = option(
         "int",
@@ -210,7 +211,7 @@ class MetricCV(LearnedMetricEstimator):
         help="The most directions that the metric may have, such as the width of a vector "
         "database. None allows all.",
         low=1,
-        flag="The most directions that the metric may have.",
+        flag="For auto: the most numbers a vector may have after learning.",
     )
     time_limit: float | None = option(
         "float",
@@ -219,7 +220,7 @@ class MetricCV(LearnedMetricEstimator):
         "candidates under way is finished, and the choice is learned from all rows.",
         low=0,
         above=True,
-        flag="Seconds after which no more settings are tried.",
+        flag="For auto: seconds after which no more settings are tried.",
     )
     random_state: Any = random_state_option("Seed of everything. The same seed, the same choice.")
     verbose: int = verbose_option("Above 0, print the choice; above 1, each group as it is scored.")
@@ -355,7 +356,7 @@ class MetricCV(LearnedMetricEstimator):
     def recommend(self) -> str:
         """Explain the choice in a sentence."""
         check_is_fitted(self)
-        name = _SCORES.get(self.scoring_, self.scoring_)
+        name = SCORES.get(self.scoring_, self.scoring_)
         plain = f"the plain {self.best_plain_[0]} distance"
         low, high = (100 * end for end in self.gain_interval_)
         method = type(self.best_estimator_).__name__
@@ -396,7 +397,7 @@ class MetricCV(LearnedMetricEstimator):
             ax.plot([100 * one["low"], 100 * one["high"]], [height, height], "-", color="C0")
             ax.plot(100 * one["score"], height, "o", color="C0")
         ax.set_yticks(range(len(found)), [one["name"] for one in found])
-        ax.set_xlabel(f"{_SCORES[self.scoring_]} on held-out {self.held_out_} (%)")
+        ax.set_xlabel(f"{SCORES[self.scoring_]} on held-out {self.held_out_} (%)")
         return ax
 
     def estimate(self, X: Any, y: Any = None) -> Estimate:
