@@ -95,6 +95,8 @@ def teach(
         console.file.flush()
 
     serve(teaching, port, started)
+    if session.log is not None:
+        session.log.close()
     console.print(f"{len(session.judgements)} judgements in {log}")
     if session.judgements:
         console.print(f"The metric is in {out}")
