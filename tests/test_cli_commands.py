@@ -372,7 +372,7 @@ class TestFit:
     def test_wrong_lifts(self, data, folder):
         line = refused("fit", data, "--lift", "poly")
         assert line == "--lift must be one of None, 'rbf'; got 'poly'"
-        assert "exclude each other" in refused("fit", data, "--lift", "rbf", "--tfidf")
+        assert "cannot be combined" in refused("fit", data, "--lift", "rbf", "--tfidf")
         write_rows("a.svm", *make_rows())
         for method in ("durp", "auto"):
             line = refused("fit", "a.svm", "--lift", "rbf", "--method", method)
@@ -526,7 +526,7 @@ class TestHeldOut:
         assert line.startswith("narrow.npz has rows of 4 features, but the metric is for rows of 6")
         np.save("t.npy", X)
         assert refused("fit", data, "--test", "t.npy").startswith("--test: t.npy has no labels")
-        assert "exclude each other" in refused("fit", data, "--test", "t.npy", "--holdout", 0.1)
+        assert "cannot be combined" in refused("fit", data, "--test", "t.npy", "--holdout", 0.1)
 
     def test_many_rows_are_sampled(self, data, monkeypatch):
         monkeypatch.setattr(_learning, "SCORED_ROWS", 20)
@@ -759,7 +759,7 @@ class TestComparisons:
         assert "a and b are the same row" in refused("fit", data, "--comparisons", "c.csv")
         (folder / "t.csv").write_text("0,1,2\n")
         line = refused("fit", data, "--comparisons", "c.csv", "--triplets", "t.csv")
-        assert line == "--triplets and --comparisons exclude each other: give one of them"
+        assert line == "--triplets and --comparisons cannot be combined: give one of them"
         line = refused("fit", data, "--comparisons", "c.csv", "--method", "lmnn")
         assert line == "--comparisons does not apply to --method lmnn: use another method"
 
@@ -775,8 +775,8 @@ class TestTfidf:
     def test_it_is_offered(self, counts):
         done = run("fit", "c.npz")
         assert done.stderr == (
-            "dualmetric: note: the rows look like raw counts, of words perhaps: --tfidf weights "
-            "them\n"
+            "dualmetric: note: the rows look like word counts: --tfidf weights them, which often "
+            "helps\n"
         )
         assert run("fit", "c.npz", "--tfidf").stderr == ""
 
@@ -952,9 +952,9 @@ class TestEvaluate:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            (["--texts", "t.txt"], "give --report too"),
-            (["--image-shape", "2x3"], "give --report too"),
-            (["--report", "a.html", "--image-shape", "2x4"], "does not make 6 features"),
+            (["--texts", "t.txt"], "need --report, the page that shows them"),
+            (["--image-shape", "2x3"], "need --report, the page that shows them"),
+            (["--report", "a.html", "--image-shape", "2x4"], "2x4 is 8 numbers, but rows have 6"),
             (["--report", "a.html", "--image-shape", "6"], "must be HEIGHTxWIDTH"),
             (["--report", "a.html", "--image-shape", "axb"], "must be HEIGHTxWIDTH"),
             (["--report", "a.html", "--texts", "t.txt"], "t.txt has 2 lines for 300 rows"),
@@ -1101,7 +1101,7 @@ class TestStandardize:
 
     def test_not_with_tfidf(self, data):
         line = refused("fit", data, "--standardize", "--tfidf")
-        assert line == "--tfidf and --standardize exclude each other: give one of them"
+        assert line == "--tfidf and --standardize cannot be combined: give one of them"
 
 
 class TestQuiet:

@@ -120,7 +120,7 @@ class TestPairs:
         run("fit", "x.npy", "--pairs", "p.npy", "--prior", "identity", "--holdout", 0)
         same_factor(DuRP(prior="identity", random_state=0).fit(X, Pairs(index[same == 1])))
         done = run("evaluate", "metric.safetensors", "x.npy", "--pairs", "p.npy")
-        assert "no pair is different: random pairs take their place" in done.stderr
+        assert "all pairs are the same: random pairs are used as different ones" in done.stderr
 
     def test_held_out_scores(self, pairs):
         _, index, _ = pairs
@@ -166,7 +166,7 @@ class TestPairs:
         assert low < gain["average_precision"] < high
         shown = run("evaluate", "metric.safetensors", "x.npy", "--pairs", "p.csv").stdout
         assert shown.startswith(f"On {len(index)} pairs, with 95 % confidence intervals:")
-        assert "TAR at FAR 1 %" in shown
+        assert "recall at 1 % FPR, %" in shown
 
     def test_auto(self, pairs):
         X, index, same = pairs
@@ -236,7 +236,7 @@ class TestPairs:
                 file.write(content)
             assert refused(*start, name).startswith(f"--pairs: {name}: ")
         line = refused(*start, "p.csv", "--triplets", "t.csv")
-        assert line == "--triplets and --pairs exclude each other: give one of them"
+        assert line == "--triplets and --pairs cannot be combined: give one of them"
         line = refused(*start, "p.csv", "--queries", "x.npy")
         assert line == "--queries goes with --positives or --relevance: give one of them"
         line = refused(*start, "p.csv", "--test", "x.npy")

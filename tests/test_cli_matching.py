@@ -143,13 +143,13 @@ def test_refusals(files):
     assert "holds a metric without a matcher" in refused("duplicates", "m.safetensors", "d.csv")
     assert "make it with dualmetric match" in refused("duplicates", "none", "d.csv")
     assert "must end in .csv or .parquet" in refused(*base, "-o", "pairs.npy")
-    assert "--precision and --recall exclude" in refused(*base, "--precision", 1, "--recall", 1)
+    assert "--precision and --recall cannot be combined" in refused(*base, "--precision", 1, "--recall", 1)
     line = refused(*base, "--precision", 0.9, "--threshold", 1)
-    assert "--threshold and --precision exclude each other" in line
+    assert "--threshold and --precision cannot be combined" in line
     assert "cannot support precision ≥ 0.99" in refused(*base)
     assert "precision=1 cannot be shown" in refused(*base, "--precision", 1)
     assert "clusters must be" in refused(*base, "--threshold", 0.1, "--linkage", "single")
-    assert "give --report too" in refused(*BASE, "--texts", "d.csv")
+    assert "--texts needs --report, the page that shows them" in refused(*BASE, "--texts", "d.csv")
     assert "metric files must end in" in refused(*BASE, "-o", "m.onnx")
     assert "'nothing'" in refused(*BASE[:-1], "nothing")
     assert "400 rows" in refused(*BASE, "--groups", "p.csv") or "lines for 400 rows" in refused(

@@ -54,7 +54,7 @@ def n_units(known: Any) -> int:
 def with_different(pairs: Any, n_rows: int) -> Any:
     """The same; where no pair is different, with random ones, and a note."""
     if pairs.same.all():
-        note("no pair is different: random pairs take their place")
+        note("all pairs are the same: random pairs are used as different ones")
     return pairs._with_different(n_rows, np.random.default_rng(0))
 
 

@@ -61,7 +61,7 @@ def source_of(given: dict[str, Path | None], queries: Path | None, data: Path, p
     found = [(name, path) for name, path in given.items() if path is not None]
     if len(found) > 1:
         flags = " and ".join(f"--{name}" for name, _ in found)
-        raise ValueError(f"{flags} exclude each other: give one of them")
+        raise ValueError(f"{flags} cannot be combined: give one of them")
     name = found[0][0] if found else None
     if is_search_folder(data):
         if name not in (None, "relevance") or queries is not None:

@@ -77,11 +77,13 @@ def _column(path: Path, name: str) -> list[Any]:
 def find_threshold(
     matcher: Any, precision: float | None, recall: float | None, fpr: float | None, sure: float
 ) -> Any:
-    """The threshold that was asked for; options exclude each other."""
+    """The threshold that was asked for, by one of the three options."""
     given = {"precision": precision, "recall": recall, "fpr": fpr}
     asked = {name: value for name, value in given.items() if value is not None}
     if len(asked) > 1:
-        raise ValueError(" and ".join(f"--{name}" for name in asked) + " exclude each other")
+        raise ValueError(
+            " and ".join(f"--{name}" for name in asked) + " cannot be combined: give one"
+        )
     return matcher.threshold(**asked, confidence=sure)
 
 

@@ -34,7 +34,7 @@ JUDGED = {
 }
 TAR = {"1e-2": 0.01, "1e-3": 0.001, "1e-4": 0.0001}  # false accept rates
 PAIRS = {"average_precision": "average precision %"} | {
-    f"tar_at_far_{name}": f"TAR at FAR {100 * rate:g} %" for name, rate in TAR.items()
+    f"tar_at_far_{name}": f"recall at {100 * rate:g} % FPR, %" for name, rate in TAR.items()
 }
 ALL_HEADINGS = {**HEADINGS, **JUDGED, **PAIRS}
 
@@ -166,7 +166,7 @@ def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> st
     of the estimator.
     """
     first, *others = _keys(numbers)
-    names = {key: ALL_HEADINGS[key].removesuffix(" %") for key in (first, *others)}
+    names = {key: ALL_HEADINGS[key].removesuffix(" %").rstrip(",") for key in (first, *others)}
     rival = _rival(numbers, first)
     plain = f"the {NAMES[rival]}"
     ours, theirs = (f"{100 * numbers[name][first]:.1f} %" for name in ("learned", rival))

@@ -60,7 +60,7 @@ def duplicates(
         if value is not None
     ]
     if threshold is not None and asked:
-        raise ValueError(f"--threshold and --{asked[0]} exclude each other")
+        raise ValueError(f"--threshold and --{asked[0]} cannot be combined: give one")
     if not matcher.exists():
         raise FileNotFoundError(f"{matcher} does not exist: make it with dualmetric match")
     fitted = Matcher.load(matcher)

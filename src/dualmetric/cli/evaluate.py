@@ -64,7 +64,7 @@ def evaluate(
     check_output(report, "--report", *inputs)
     check_output(json, "--json", *inputs, report)
     if report is None and (texts is not None or image_shape is not None):
-        raise ValueError("--texts and --image-shape are for the page: give --report too")
+        raise ValueError("--texts and --image-shape need --report, the page that shows them")
     if texts is not None and image_shape is not None:
         raise ValueError("rows are shown as texts or as pictures: give --texts or --image-shape")
     if report is not None and source is not None:
@@ -151,5 +151,7 @@ def _shape(text: str, n_features: int) -> tuple[int, ...]:
         )
     shape = tuple(map(int, parts))
     if prod(shape) != n_features:
-        raise ValueError(f"--image-shape: {text} does not make {n_features:,} features")
+        raise ValueError(
+            f"--image-shape: {text} is {prod(shape):,} numbers, but rows have {n_features:,}"
+        )
     return shape

@@ -91,7 +91,7 @@ def fit(
     from ._scores import as_kept, form_of, is_better
 
     if test is not None and holdout is not None:
-        raise ValueError("--test and --holdout exclude each other: give one of them")
+        raise ValueError("--test and --holdout cannot be combined: give one of them")
     given = {
         "triplets": triplets,
         "comparisons": comparisons,
@@ -108,9 +108,9 @@ def fit(
         raise ValueError(f"--test does not apply to --{kind}: score with dualmetric evaluate")
     features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop")
     if tfidf and options.get("lift") == "rbf":
-        raise ValueError("--tfidf and --lift rbf exclude each other: give one of them")
+        raise ValueError("--tfidf and --lift rbf cannot be combined: give one of them")
     if tfidf and standardize:
-        raise ValueError("--tfidf and --standardize exclude each other: give one of them")
+        raise ValueError("--tfidf and --standardize cannot be combined: give one of them")
     weights = "tfidf" if tfidf else "standardize" if standardize else None
     inputs = (data, test, *given.values(), queries, names)
     check_output(out, "--out", *inputs)
@@ -147,7 +147,7 @@ def fit(
                 "--triplets, --comparisons, --pairs, --positives or --relevance"
             )
         if not tfidf and _learning.look_like_counts(file.X):
-            note("the rows look like raw counts, of words perhaps: --tfidf weights them")
+            note("the rows look like word counts: --tfidf weights them, which often helps")
         begin = perf_counter()
         metric = _learning.learn(estimator, rows, train, y, weights, steps)
         seconds = perf_counter() - begin

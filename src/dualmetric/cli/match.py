@@ -60,7 +60,7 @@ def match(
     if out.suffix not in ("", SUFFIX):
         raise ValueError(f"--out: metric files must end in {SUFFIX}; got {out.name}")
     if texts is not None and report is None:
-        raise ValueError("--texts is for the page: give --report too")
+        raise ValueError("--texts needs --report, the page that shows them")
     learned = load_metric(metric)
     file, rows, names = read_with_ids(learned, data, ids)
     entities = read_lines(groups, "--groups", rows.shape[0], "row")
