@@ -1148,7 +1148,7 @@ class TestNeighbors:
     def test_what_it_prints(self, data, learned):
         shown = run("neighbors", learned, data, "--query", 7, "-k", 3).stdout
         assert shown.startswith("Row 7: green\n")
-        assert "plain euclidean" in shown
+        assert "plain Euclidean" in shown
         assert "✓ green" in shown
         assert len(re.findall(r"^│ [123] ", shown, re.M)) == 3
 

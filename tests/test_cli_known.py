@@ -136,7 +136,7 @@ class TestPairs:
         assert kept["learned"] == {
             k: v for k, v in scores["learned"].items() if "interval" not in k
         }
-        assert "average precision %" in run("info", "metric.safetensors").stdout
+        assert "Average precision %" in run("info", "metric.safetensors").stdout
 
     def test_evaluate(self, pairs):
         X, index, same = pairs

@@ -143,7 +143,8 @@ def test_refusals(files):
     assert "holds a metric without a matcher" in refused("duplicates", "m.safetensors", "d.csv")
     assert "make it with dualmetric match" in refused("duplicates", "none", "d.csv")
     assert "must end in .csv or .parquet" in refused(*base, "-o", "pairs.npy")
-    assert "--precision and --recall cannot be combined" in refused(*base, "--precision", 1, "--recall", 1)
+    line = refused(*base, "--precision", 1, "--recall", 1)
+    assert "--precision and --recall cannot be combined: give one" in line
     line = refused(*base, "--precision", 0.9, "--threshold", 1)
     assert "--threshold and --precision cannot be combined" in line
     assert "cannot support precision ≥ 0.99" in refused(*base)

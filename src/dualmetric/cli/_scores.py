@@ -33,7 +33,7 @@ JUDGED = {
     "reciprocal_rank": "reciprocal rank %",
 }
 TAR = {"1e-2": 0.01, "1e-3": 0.001, "1e-4": 0.0001}  # false accept rates
-PAIRS = {"average_precision": "average precision %"} | {
+PAIRS = {"average_precision": "Average precision %"} | {
     f"tar_at_far_{name}": f"recall at {100 * rate:g} % FPR, %" for name, rate in TAR.items()
 }
 ALL_HEADINGS = {**HEADINGS, **JUDGED, **PAIRS}
@@ -173,7 +173,9 @@ def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> st
     low, high = gain[rival][f"{first}_interval"]
     interval = f"95 % interval of the gain: {100 * low:.1f} to {100 * high:.1f}"
     if not is_better(numbers):
-        advice = _OTHERWISE.get(str(method), _OTHER_SETTINGS) if first == "map" else _OTHER_METHODS
+        advice = _OTHERWISE.get(str(method), _OTHER_SETTINGS)
+        if first != "map" and method != "Euclidean":
+            advice = _OTHER_METHODS
         compared = "the same as" if ours == theirs else f"down from {theirs}"
         return f"{names[first]} {ours}, {compared} with {plain}: use {plain}{advice}."
     if not low > 0:

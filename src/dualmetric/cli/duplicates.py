@@ -70,7 +70,7 @@ def duplicates(
         limit = find_threshold(fitted, precision, recall, fpr, confidence)
     found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
     if found.n_full:
-        note(f"{found.n_full:,} rows have {k} duplicates, and may have more: -k looks for more")
+        note(f"{found.n_full:,} rows have {k} duplicates and may have more: use a larger -k")
     left, right = found.pairs.T.tolist()
     labels = list(range(rows.shape[0])) if names is None else names
     word = "row" if names is None else "id"

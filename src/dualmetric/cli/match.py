@@ -99,8 +99,8 @@ def match(
     }
     console = make_console(json)
     console.print(
-        f"{result['pairs']['same']:,} pairs that are the same and {result['pairs']['different']:,} "
-        f"that are different; {result['calibration']} probability"
+        f"Fitted to {result['pairs']['same']:,} pairs that are the same and "
+        f"{result['pairs']['different']:,} that are different."
     )
     if scores is not None:
         console.print(

@@ -72,11 +72,13 @@ def _named(file: Any, row: int) -> dict[str, str | None]:
 def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
     from rich.table import Table
 
+    from ._scores import NAMES
+
     for query in found:
         console.print(row_heading(query))
         has_labels = query["label"] is not None
         table = Table("")
-        for name in ("learned", f"plain {kind}"):
+        for name in ("learned", NAMES[kind].removesuffix(" distance")):
             table.add_column(name, justify="right")
             table.add_column("distance", justify="right")
             if has_labels:
