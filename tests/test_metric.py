@@ -545,6 +545,38 @@ def test_idf_is_given_once():
         make_metric().with_idf(IDF).with_idf(IDF)
 
 
+@pytest.mark.parametrize("kind", ["euclidean", "cosine"])
+@pytest.mark.parametrize("rank", [3, None])
+def test_scale(kind, rank):
+    """Distances of rows in their own units are those of scaled rows."""
+    metric, X = make_metric(kind, rank=rank), make_rows(6)
+    scale = np.array([0.5, 1.0, 20.0, 1e-3, 3.0])
+    scaled = metric.with_scale(scale)
+    assert_allclose(scaled.transform(X / scale), metric.transform(X), rtol=1e-12, atol=1e-12)
+    rows = sp.csr_matrix(X / scale)
+    assert_allclose(scaled.pairwise(rows), metric.pairwise(X), rtol=1e-6, atol=1e-6)
+    assert sp.issparse(scaled.transform(rows)) == (rank is None)
+
+
+@pytest.mark.parametrize(
+    ("metric", "scale", "message"),
+    [
+        (
+            make_metric(),
+            np.ones(4),
+            r"the scale of a metric over 5 features must have shape \(5,\)",
+        ),
+        (make_metric(), [1.0, 1.0, 0.0, 1.0, 1.0], "must be above 0"),
+        (make_metric(), [1.0, np.nan, 1.0, 1.0, 1.0], "NaN or infinity"),
+        (Metric(None, 5, idf=IDF), np.ones(5), "weighs features already"),
+        (Metric(None, 5).with_scale(np.ones(5)), np.ones(5), "weighs features already"),
+    ],
+)
+def test_bad_scale(metric, scale, message):
+    with pytest.raises(ValueError, match=message):
+        metric.with_scale(scale)
+
+
 def test_changed_copies_keep_the_rest():
     metric = Metric(np.ones((5, 3)), 5, NAMES, INFO, np.ones(3), "cosine", IDF)
     for copy in (metric.truncate(2), metric.with_info(more=1), pickle.loads(pickle.dumps(metric))):

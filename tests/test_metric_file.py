@@ -148,6 +148,17 @@ BLOCKS = {
 }
 
 
+def make_scaled(metric):
+    return metric.with_scale(np.array([0.5, 1.0, 20.0, 1.0, 3.0]))
+
+
+SCALED = {
+    "scaled columns, cosine": lambda: make_scaled(Metric(None, 5, distance="cosine")),
+    "scaled columns, lift": lambda: make_scaled(make_lifted()),
+    "after scaled columns and a lift": lambda: make_scaled(NEWEST["after a lift"]()),
+}
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", list(NEWEST))
 def test_round_trip_of_version_4(kind, dtype, tmp_path):
@@ -180,6 +191,9 @@ def description(path):
         (make_lifted, 3),
         *((make, 4) for make in NEWEST.values()),
         *((make, 5) for make in BLOCKS.values()),
+        (lambda: make_scaled(make_metric()), 1),
+        (lambda: make_scaled(Metric(None, 5)), 5),
+        *((make, 7) for make in SCALED.values()),
     ],
 )
 def test_a_file_has_the_lowest_version_that_can_express_it(make, version, tmp_path):
@@ -891,9 +905,9 @@ def test_the_documented_reader_of_version_4(kind, dtype, documented, tmp_path):
     assert_allclose(vectors, metric.transform(rows), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", list(BLOCKS))
+@pytest.mark.parametrize("kind", [*BLOCKS, *SCALED])
 def test_the_documented_reader_of_blocks(kind, documented, tmp_path):
-    metric = BLOCKS[kind]()
+    metric = (BLOCKS | SCALED)[kind]()
     metric.save(tmp_path / "m")
     found, tensors = documented["read_metric"](tmp_path / "m")
     rows = make_rows(6)

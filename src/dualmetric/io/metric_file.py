@@ -79,8 +79,10 @@ def save(path: str | os.PathLike[str], metric: Any, matching: Matching | None = 
             f"match.{name}": np.ascontiguousarray(array, np.float64)
             for name, array in matching[1].items()
         }
-    if (blocks := metric.first.blocks) is not None and blocks.are_columns:
-        version = 7
+    first = metric.first
+    if first.blocks is not None and first.blocks.are_columns:
+        # older readers scale them to length one for the cosine, and refuse them with a lift
+        version = 7 if first.kind == "cosine" or first.lift is not None else version
     text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
     text = with_checksum(text, tensors)
     content = as_bytes(tensors, {_KEY: text})
