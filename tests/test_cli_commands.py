@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import itertools
 import json
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from rich.console import Console
+from rich.progress import Progress
 from safetensors.numpy import load_file, save_file
 from sklearn.feature_extraction.text import TfidfTransformer
 from typer.testing import CliRunner
@@ -32,7 +35,7 @@ from dualmetric._options import option, options_of, with_options
 from dualmetric.cli import _learning
 from dualmetric.cli._learning import hold_out
 from dualmetric.cli._methods import METHODS
-from dualmetric.cli._progress import Steps
+from dualmetric.cli._progress import Steps, _Left
 from dualmetric.cli._scores import verdict
 from dualmetric.io import rowfiles
 from dualmetric.io.rowfiles import read_rows, write_rows
@@ -1810,6 +1813,22 @@ class TestStart:
         )
         assert "plain Euclidean" in text
         assert b"\x1b[1m" in shown  # the best in bold
+
+    def test_the_bar_shows_the_time_left(self):
+        clock = [0.0]
+        console = Console(file=io.StringIO(), force_terminal=True)
+        with Progress(_Left(), console=console, get_time=lambda: clock[0]) as progress:
+            steps = Steps(progress)
+            steps.begin("learning")
+            assert _Left().render(progress.tasks[-1]).plain == ""  # nothing is known yet
+            clock[0] = 30.0
+            steps.advance(1, 4)
+            assert _Left().render(progress.tasks[-1]).plain == "about 0:01:30 left"
+            steps.advance(4, 4)
+            assert _Left().render(progress.tasks[-1]).plain == ""
+            steps.advance(1, 4)  # another round, which takes its own time
+            clock[0] = 40.0
+            assert _Left().render(progress.tasks[-1]).plain == "about 0:00:30 left"
 
     @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
     def test_the_bar_shows_how_many_candidates_are_done(self, data, monkeypatch):
