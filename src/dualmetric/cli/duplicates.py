@@ -48,6 +48,7 @@ def duplicates(
         threshold_record,
     )
     from ._output import check_output, make_console, note, write_file, write_json
+    from ._progress import show_steps
 
     inputs = (matcher, data, None if ids is None else Path(ids))
     for path, option in ((out, "--out"), (clusters, "--clusters")):
@@ -68,7 +69,9 @@ def duplicates(
     limit: Any = threshold
     if threshold is None:
         limit = find_threshold(fitted, precision, recall, fpr, confidence)
-    found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
+    with show_steps() as steps:
+        steps.begin("comparing all rows")
+        found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
     if found.n_full:
         note(f"{found.n_full:,} rows have {k} duplicates and may have more: use a larger -k")
     left, right = found.pairs.T.tolist()
