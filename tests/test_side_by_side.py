@@ -10,8 +10,8 @@ from sklearn.preprocessing import normalize
 
 from dualmetric import Metric, side_by_side
 from dualmetric._arrays import kernels
-from dualmetric.evaluation import average_precisions, knn_accuracy
-from dualmetric.side_by_side import RECALLS, compare, plain_rows
+from dualmetric.evaluation import average_precisions, knn_accuracy, query_scores
+from dualmetric.side_by_side import PRECISION_AT, RECALLS, compare, plain_rows
 from dualmetric.tfidf import fit_idf, tfidf
 from makers import make_clusters
 
@@ -19,7 +19,7 @@ from makers import make_clusters
 def naive(Z, y, Z_train=None, y_train=None):
     """Every score, one query at a time, by full sorts of distances summed by coordinates."""
     n = len(Z)
-    ap, knn, hits, neighbors, curves = [], [], [], [], []
+    ap, voted, hits, neighbors, curves, at = [], [], [], [], [], []
     for q in range(n):
         others = np.array([row for row in range(n) if row != q])
         distances = ((Z[others] - Z[q]) ** 2).sum(axis=1)
@@ -32,22 +32,27 @@ def naive(Z, y, Z_train=None, y_train=None):
             to_train = ((Z_train - Z[q]) ** 2).sum(axis=1)
             voters = y_train[np.argsort(to_train, kind="stable")[:5]]
         votes = Counter(voters.tolist())
-        knn.append(min(c for c in votes if votes[c] == max(votes.values())) == y[q])
+        voted.append(min(c for c in votes if votes[c] == max(votes.values())))
+        ks = [k for k in (1, 5, 10, 20, 50, 100) if k < n]
         if not relevant.any():
             ap.append(np.nan)
+            at.append([np.nan] * len(ks))
             continue
+        at.append([(y[order[:k]] == y[q]).mean() for k in ks])
         ap.append(average_precision_score(relevant, -distances))
         precision, recall, _ = precision_recall_curve(relevant, -distances)
         precision, recall = precision[:-1], recall[:-1]  # the last is a convention, not a ranking
         curves.append([precision[recall >= r - 1e-12].max() for r in RECALLS])
     return (
-        np.array(ap), np.array(knn), np.array(hits), np.array(neighbors),
-        np.mean(curves, axis=0),
+        np.array(ap), np.array(voted) == y, np.array(hits), np.array(neighbors),
+        np.array(voted), np.array(at), np.mean(curves, axis=0),
     )  # fmt: skip
 
 
 def assert_scores(scores, expected):
-    ap, knn, hits, neighbors, curve = expected
+    ap, knn, hits, neighbors, voted, precision_at, curve = expected
+    np.testing.assert_array_equal(scores.predicted, voted)
+    np.testing.assert_allclose(scores.precision_at, precision_at, rtol=1e-12)
     np.testing.assert_array_equal(scores.neighbors, neighbors)
     np.testing.assert_array_equal(scores.hits, hits)
     np.testing.assert_array_equal(scores.knn_correct, knn)
@@ -100,6 +105,9 @@ def test_agrees_with_evaluation():
     Z, Z_train = metric.transform(X), metric.transform(X_train)
     np.testing.assert_array_equal(scores.average_precision, average_precisions(Z, y))
     assert scores.knn == knn_accuracy(Z_train, y_train, Z, y)
+    for k, values in zip(PRECISION_AT, scores.precision_at.T, strict=True):
+        expected = query_scores(Z, y, measure="precision", k=k)
+        np.testing.assert_allclose(values, expected, rtol=1e-12)
 
 
 def test_string_labels_score_as_numbers():
@@ -112,7 +120,8 @@ def test_string_labels_score_as_numbers():
     assert_scores(
         by_name,
         (by_number.average_precision, by_number.knn_correct, by_number.hits,
-         by_number.neighbors, by_number.curve),
+         by_number.neighbors, names[by_number.predicted], by_number.precision_at,
+         by_number.curve),
     )  # fmt: skip
 
 

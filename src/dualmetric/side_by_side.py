@@ -19,6 +19,9 @@ N_NEIGHBORS = 10
 N_VOTES = 5
 """Nearest rows that vote on the class of a query."""
 
+PRECISION_AT = (1, 5, 10, 20, 50, 100)
+"""Numbers of nearest rows for which `Scores.precision_at` gives the precision."""
+
 RECALLS = np.linspace(0.0, 1.0, 21)
 """Shares of the relevant rows at which `Scores.curve` gives the precision."""
 
@@ -43,6 +46,12 @@ class Scores:
     neighbors : ndarray of shape (n_rows, 10), int64
         Those nearest rows, the nearest first and the lower number first of equal distances. There
         are as many columns as other rows where these are fewer than 10.
+    predicted : ndarray of shape (n_rows,)
+        The class that the nearest rows vote for.
+    precision_at : ndarray of shape (n_rows, n_ks), float64
+        Share of the k nearest other rows that have the row's class, for each k of `PRECISION_AT`
+        up to the number of other rows; NaN where the row is the only one of its class. Of rows at
+        equal distances, the lower number comes first.
     curve : ndarray of shape (21,), float64
         Precision at the recalls 0, 0.05, …, 1: for each query the largest precision that this or
         a larger recall comes with, averaged over the queries.
@@ -52,6 +61,8 @@ class Scores:
     knn_correct: Array
     hits: Array
     neighbors: Array
+    predicted: Array
+    precision_at: Array
     curve: Array
 
     @property
@@ -111,7 +122,8 @@ def compare(
         labels = joined_labels(labels, voting, "y and y_train")
         learned = ops.stacked([learned, voters])
         parts.append(X_train)
-    codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    classes, codes = np.unique(labels, return_inverse=True)
+    codes = codes.astype(np.int64)
     counts = np.bincount(codes[:n_queries])
     if counts.max() < 2:
         raise ValueError(
@@ -119,15 +131,15 @@ def compare(
             "has another to find; give labels that rows share"
         )
     plain = ops.stacked([plain_rows(metric, part) for part in parts])
-    euclidean = cosine = _score(plain, codes, n_queries)
+    euclidean = cosine = _score(plain, codes, n_queries, classes)
     lengths = ops.row_lengths(plain)
     # tf-idf rows have length one, up to rounding, and then both distances rank alike
     if (np.abs(lengths[lengths > 0] - 1.0) > 1e-6).any():
-        cosine = _score(ops.unit_rows(plain), codes, n_queries)
+        cosine = _score(ops.unit_rows(plain), codes, n_queries, classes)
     return {
         "euclidean": euclidean,
         "cosine": cosine,
-        "learned": _score(learned, codes, n_queries),
+        "learned": _score(learned, codes, n_queries, classes),
     }
 
 
@@ -136,36 +148,49 @@ def plain_rows(metric: Metric, X: Any) -> Matrix:
     return metric.weighted(ops.to_float64(to_numpy(metric.open_rows(X).take())))
 
 
-def _score(rows: Matrix, codes: Array, n_queries: int) -> Scores:
+def _score(rows: Matrix, codes: Array, n_queries: int, classes: Array) -> Scores:
     """Scores of the first rows as queries; those after them, if any, only vote."""
     from ._arrays import kernels  # here, since importing Numba takes long
 
     total = len(codes)
     has_mate = np.bincount(codes[:n_queries], minlength=codes.max() + 1)[codes[:n_queries]] > 1
-    n_neighbors = min(N_NEIGHBORS, n_queries - 1)
+    ks = np.array([k for k in PRECISION_AT if k < n_queries])
+    n_nearest = min(max(N_NEIGHBORS, ks[-1]), n_queries - 1)
     precision = np.full(n_queries, np.nan)
-    knn_correct = np.empty(n_queries, dtype=bool)
-    neighbors = np.empty((n_queries, n_neighbors), dtype=np.int64)
+    predicted = np.empty(n_queries, dtype=np.int64)
+    neighbors = np.empty((n_queries, min(N_NEIGHBORS, n_nearest)), dtype=np.int64)
+    precision_at = np.full((n_queries, len(ks)), np.nan)
     curves = np.full((n_queries, len(RECALLS)), np.nan)
 
     def rank(block: Array, keys: Array) -> None:
         ranked = np.sort(keys[:, :n_queries], axis=1)
-        neighbors[block] = _nearest(keys[:, :n_queries], ranked[:, n_neighbors - 1], n_neighbors)
+        nearest = _nearest(keys[:, :n_queries], ranked[:, n_nearest - 1], n_nearest)
+        neighbors[block] = nearest[:, : neighbors.shape[1]]
         voters = neighbors[block, :N_VOTES]
         if total > n_queries:
             voting = keys[:, n_queries:]
             k = min(N_VOTES, voting.shape[1])
             voters = _nearest(voting, np.partition(voting, k - 1)[:, k - 1], k) + n_queries
-        knn_correct[block] = most_votes(codes[voters]) == codes[block]
+        predicted[block] = most_votes(codes[voters])
         queries = has_mate[block]
+        right = np.cumsum(codes[nearest] == codes[block, None], axis=1)
+        precision_at[block[queries]] = right[queries][:, ks - 1] / ks
         ranked = ranked[queries]
         precision[block[queries]] = kernels.ranked_precisions(ranked.view(np.int64))
         curves[block[queries]] = _interpolated_precisions(ranked)
 
     rows = ops.canonical(ops.to_float64(to_numpy(rows)))
     rank_queries(rows, codes, np.arange(n_queries), rank, _BLOCK_BYTES)
-    hits = (codes[neighbors] == codes[:n_queries, None]).any(axis=1)
-    return Scores(precision, knn_correct, hits, neighbors, np.nanmean(curves, axis=0))
+    asked = codes[:n_queries]
+    return Scores(
+        average_precision=precision,
+        knn_correct=predicted == asked,
+        hits=(codes[neighbors] == asked[:, None]).any(axis=1),
+        neighbors=neighbors,
+        predicted=classes[predicted],
+        precision_at=precision_at,
+        curve=np.nanmean(curves, axis=0),
+    )
 
 
 def _nearest(keys: Array, kth: Array, k: int) -> Array:
