@@ -945,8 +945,27 @@ class TestEvaluate:
         assert all(name in page for name in CLASSES)
         assert "row number 299" in page
         assert "row number 199" not in page  # a training row
-        assert re.search(r'"rows":\s*\[200,\s*201,\s*202,', page)  # numbers of the file
+        assert '"names":["row 200","row 201","row 202",' in page  # numbers of the file
         assert done.stdout.endswith("Report: a.html\n")
+
+    def test_report_of_a_table(self, folder):
+        """Rows go by their ids, and a column can be their text."""
+        X, y = make_rows()
+        with open("d.csv", "w") as stream:
+            stream.write("id,title,a,b,c,d,e,f,label\n")
+            for row, (values, label) in enumerate(zip(X, y, strict=True)):
+                stream.write(f"k{row:03},text {row},{','.join(map(str, values))},{label}\n")
+        run("fit", "d.csv", "--drop", "title", "--method", "euclidean", "-o", "m.safetensors")
+        arguments = ("evaluate", "m.safetensors", "d.csv", "--report", "a.html", "--texts")
+        run(*arguments, "title")
+        data = json.loads(
+            re.search(r'id="report-data">(.*?)</script>', (folder / "a.html").read_text()).group(1)
+        )
+        numbers = [int(name.removeprefix("k")) for name in data["names"]]
+        assert data["texts"] == [f"text {row}" for row in numbers[: len(data["texts"])]]
+        assert data["labels"] == y[numbers].tolist()
+        line = refused(*arguments, "titles")
+        assert line.startswith("--texts: 'titles' is neither a file nor a column of d.csv")
 
     def test_report_of_pictures(self, data, learned, folder):
         run("evaluate", learned, data, "--report", "a.html", "--image-shape", "2x3")

@@ -409,7 +409,7 @@ class TestJudged:
         assert line.endswith("document, and a grade; got shape (3,)")
         run(*start, "--queries", "q.npy")
         line = refused("evaluate", "metric.safetensors", "x.npy", *start[2:], "--report", "a.html")
-        assert line == "--report shows rows with labels: leave it out with --relevance"
+        assert line == "--report shows rows with labels, but --relevance was given: leave it out"
 
 
 class TestFolder:

@@ -1,6 +1,7 @@
 """The commands match and duplicates: what they write, print and refuse."""
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -75,11 +76,14 @@ def test_groups_prevalence_test_pairs_and_report(files):
     assert_allclose(found.threshold(recall=0.9).distance, expected.threshold(recall=0.9).distance)
     line = refused(*BASE, "--groups", "g.txt", "--test-pairs", "p.csv")
     assert "200 of 200 entities of these pairs" in line
-    done = run(*BASE, "--test-pairs", "p.csv", "--report", "page.html", "--texts", "t.txt")
+    done = run(
+        *BASE, "--test-pairs", "p.csv", "--report", "page.html", "--texts", "t.txt", "--recall", 0.5
+    )
     assert "On 600 other pairs: log loss 0.0" in done.stdout
     page = Path("page.html").read_text(encoding="utf-8")
     assert "How good it is" in page
     assert "<b>" not in page
+    assert re.search(r"text of &lt;b&gt;(\d+)&lt;/b&gt;</div><small>00\1</small>", page)
 
 
 def test_duplicates_keep_ids_as_they_are_written(files):

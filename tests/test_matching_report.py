@@ -71,6 +71,17 @@ def test_pairs_that_were_fitted_to_are_named_so(fitted):
     assert "probability of at least ½" in page
 
 
+def test_names_of_rows(fitted):
+    matcher, X, test = fitted
+    names = [f"<{row}>" for row in range(300)]
+    page = build_match_report(matcher, X, test, title="t", row_names=names)
+    assert "row 1" not in page
+    cells = re.findall(r'class="record" dir="auto">&lt;\d+&gt;</td>', page)
+    assert len(cells) == page.count('class="record"') > 0
+    with pytest.raises(ValueError, match="2 row names were given for 300 rows"):
+        build_match_report(matcher, X, test, title="t", row_names=["a", "b"])
+
+
 def test_without_errors_there_is_nothing_to_list():
     X, pairs = things(60, 0.001)
     matcher = Matcher(Metric(None, 4)).fit(X, pairs)

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import load_digits
+from sklearn.metrics import confusion_matrix
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import normalize
 
@@ -131,14 +132,14 @@ def test_before_is_the_better_plain_distance():
     scores = compare(Metric(np.eye(3)), X, y)
     assert scores["cosine"].map > scores["euclidean"].map
     page = Page(build_report(Metric(np.eye(3)), X, y, title="t", scores=scores))
-    assert page.all("h3")[-1]["text"] == "After: learned"
-    assert page.all("h3")[-2]["text"] == "Before: cosine"
+    headings = [heading["text"] for heading in page.all("h3")]
+    assert headings[-3:] == ["Before: cosine", "After: learned", "Spectrum of the metric"]
     query = page.data["queries"][0]
     number = page.data["rows"][query["row"]]
     found = [page.data["rows"][row] for row in query["before"]]
     assert found == scores["cosine"].neighbors[number].tolist()
-    # the two plain distances have curves of their own
-    assert len(page.all("polyline")) == 3
+    # the two plain distances have curves of their own, beside those of precision at k
+    assert len(page.all("polyline")) == 3 + 2
 
 
 def test_class_table(text_case):
@@ -168,10 +169,85 @@ def test_class_table(text_case):
     assert f"Gained most, in points: <b>{best}</b>" in html
 
 
+def cells_of(html, table):
+    """The texts of a table, row by row."""
+    part = re.search(rf"{table}.*?<tbody>(.*?)</tbody>", html, re.S).group(1)
+    pages = [Page(row) for row in part.split("</tr>")[:-1]]
+    return [[e["text"] for e in page.elements if e["tag"] in ("th", "td")] for page in pages]
+
+
+def test_precision_at_k(text_case):
+    scores = compare(*text_case)
+    html = build_report(*text_case, title="t", scores=scores)
+    before = max(("euclidean", "cosine"), key=lambda name: scores[name].map)
+    expected = []
+    drawn = {"before": [], "after": []}
+    for place, k in enumerate((1, 5, 10, 20, 50)):  # of 90 rows, no query has 100 others
+        b, a = (scores[name].precision_at[:, place] for name in (before, "learned"))
+        low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in paired_interval(a, b))
+        change = f"{100 * (a.mean() - b.mean()):+.1f}".replace("-", "−")
+        means = [f"{100 * values.mean():.1f}\u00a0%" for values in (b, a)]
+        expected.append([str(k), *means, f"{change}{low} to {high}"])
+        drawn["before"].append(b.mean())
+        drawn["after"].append(a.mean())
+    assert cells_of(html, 'class="at-k"') == expected
+    svg = re.search(r'<svg[^>]*aria-label="Precision at k.*?</svg>', html, re.S).group()
+    for line in Page(svg).all("polyline"):
+        heights = [float(point.split(",")[1]) for point in line["points"].split()]
+        values = drawn[line["class"].removeprefix("line ")]
+        np.testing.assert_allclose((266 - np.array(heights)) / (266 - 14), values, atol=1e-3)
+
+
+def test_confusions_are_those_of_the_vote(text_case):
+    """Counts by scikit-learn; a class that only training rows have can be predicted too."""
+    metric, X, y, X_train, y_train = text_case
+    y_train = np.where(np.arange(90) % 5 == 0, 9, y_train)
+    scores = compare(metric, X, y, X_train, y_train)
+    before = max(("euclidean", "cosine"), key=lambda name: scores[name].map)
+    html = build_report(metric, X, y, title="t", scores=scores)
+    labels = [0, 1, 2, 9]
+    counts = [
+        confusion_matrix(y, scores[name].predicted, labels=labels) for name in (before, "learned")
+    ]
+    assert counts[0][:, 3].sum() + counts[1][:, 3].sum() > 0
+    expected = {}
+    for i, true in enumerate(labels[:3]):
+        for j, voted in enumerate(labels):
+            b, a, n = counts[0][i, j], counts[1][i, j], (y == true).sum()
+            if i != j and b + a:
+                change = f"{a - b:+d}".replace("-", "−") if a != b else "0"
+                shares = [f"{v} {100 * v / n:.0f}\u00a0%" for v in (b, a)]
+                expected[f"{true} → {voted}"] = [str(n), *shares, change]
+    listed = cells_of(html, 'id="confusions-table"')
+    assert {name: cells for name, *cells in listed} == expected
+    largest = [max(int(cell.split()[0]) for cell in cells[2:4]) for cells in listed]
+    assert largest == sorted(largest, reverse=True)
+    errors = [int(c.sum() - np.trace(c)) for c in counts]
+    assert f"wrong for {errors[0]} of 90 rows before, and for {errors[1]} after" in html
+    matrices = re.findall(r'<svg class="matrix".*?</svg>', html, re.S)
+    assert len(matrices) == 2
+    for svg, count in zip(matrices, counts, strict=True):
+        cells = Page(svg).all("rect")
+        said = [int(re.search(r": (\d+) \(", cell["text"]).group(1)) for cell in cells]
+        assert said == count[:3].ravel().tolist()
+
+
+def test_many_classes_have_no_matrix():
+    X = np.random.default_rng(0).normal(size=(80, 5))
+    html = build_report(Metric(np.eye(5)), X, np.arange(80) % 40, title="t")
+    assert 'class="matrix"' not in html
+    assert len(cells_of(html, 'id="classes-table"')) == 40
+    assert len(cells_of(html, 'id="confusions-table"')) == 30
+    assert "The 30 largest confusions" in html
+
+
 def test_curves_are_drawn_to_scale(text_case):
     scores = compare(*text_case)
-    page = Page(build_report(*text_case, title="t", scores=scores))
-    for line in page.all("polyline"):
+    html = build_report(*text_case, title="t", scores=scores)
+    svg = re.search(r'<svg[^>]*aria-label="Precision at each recall.*?</svg>', html, re.S).group()
+    lines = Page(svg).all("polyline")
+    assert len(lines) == 2
+    for line in lines:
         drawn = np.array([point.split(",") for point in line["points"].split()], dtype=float)
         curve = scores["learned" if "after" in line["class"] else "euclidean"].curve
         np.testing.assert_allclose((drawn[:, 0] - 60) / (422 - 60), RECALLS, atol=1e-3)
@@ -305,11 +381,15 @@ def test_rows_go_by_their_numbers(text_case):
     numbers = 1000 + np.arange(90)[::-1]
     report = {"title": "t", "scores": scores}
     plain = Page(build_report(metric, X, y, **report)).data
-    data = Page(build_report(metric, X, y, row_numbers=numbers, **report)).data
-    assert data["rows"] == [1089 - row for row in plain["rows"]]
+    assert "names" not in plain
+    data = Page(build_report(metric, X, y, row_names=numbers, **report)).data
+    assert data["names"] == [f"row {1089 - row}" for row in plain["rows"]]
     assert data["queries"] == plain["queries"]
-    with pytest.raises(ValueError, match="89 row numbers were given for 90 rows"):
-        build_report(metric, X, y, row_numbers=numbers[:-1], **report)
+    names = [f"id-{number}" for number in numbers]
+    data = Page(build_report(metric, X, y, row_names=names, **report)).data
+    assert data["names"] == [f"id-{1089 - row}" for row in plain["rows"]]
+    with pytest.raises(ValueError, match="89 row names were given for 90 rows"):
+        build_report(metric, X, y, row_names=numbers[:-1], **report)
 
 
 @pytest.fixture(scope="module", params=["euclidean", "cosine"])

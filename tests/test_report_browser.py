@@ -28,7 +28,13 @@ def pages(tmp_path_factory):
     lifted = DuRP(n_triplets=2000, lift="rbf", random_state=0).fit(digits[300:700], digit[300:700])
     reports = {
         "text": build_report(
-            Metric(factor, feature_names=words), X, y, title=HOSTILE, texts=texts, class_names=names
+            Metric(factor, feature_names=words),
+            X,
+            y,
+            title=HOSTILE,
+            texts=texts,
+            class_names=names,
+            row_names=[f"id {i} {HOSTILE}" for i in range(60)],
         ),
         "pictures": build_report(
             learned, digits[:200], digit[:200], title="digits", image_shape=(8, 8)
@@ -87,7 +93,8 @@ def test_explorer_follows_the_query(browser, pages, kind):
             "return [q, d.rows, d.labels, d.classes]; })()"
         )
         title = texts_of(browser, "#query-card .name strong")
-        assert title == [f"Row {rows[query['row']]}"]
+        row = rows[query["row"]]
+        assert title == [f"id {row} {HOSTILE}" if kind == "text" else f"Row {row}"]
         titles += title
         for when in ("before", "after"):
             assert texts_of(browser, f"#{when} .class") == [classes[labels[r]] for r in query[when]]
@@ -278,6 +285,11 @@ def test_class_table_sorts(browser, pages):
     assert browser.run(heading.format(1)) is None
     browser.click("#classes-table thead th:nth-child(4) button")
     assert browser.run(heading.format(4)) == "ascending"
+    browser.click("#confusions-table thead th:nth-child(5) button")
+    changes = texts_of(browser, "#confusions-table td:nth-child(5)")
+    changes = [int(text.replace("−", "-")) for text in changes]
+    assert changes == sorted(changes, reverse=True)
+    assert browser.run(heading.format(4)) == "ascending"  # the other table is as it was
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -333,4 +345,5 @@ def test_hostile_strings_are_shown_as_text(browser, pages):
     assert texts_of(browser, "h1") == [HOSTILE]
     assert browser.run("document.querySelectorAll('main img, main b b').length") == 0
     assert HOSTILE in texts_of(browser, "#chips button")
+    assert any(HOSTILE in text for text in texts_of(browser, "#confusions-table tbody th"))
     assert any(HOSTILE in text for text in texts_of(browser, "#after .snippet"))

@@ -1,5 +1,6 @@
 """Reading the inputs of commands, with errors that name the file."""
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from .._arrays import ops
 from .._rows import Rows, open_rows
 from .._types import Array
 from ..io import metric_file, rowfiles
+from ..io._forms import open_text, reading
+from ..io.parquet import import_pyarrow
 from ..io.rowfiles import RowFile
 from ..metric import Metric
 
@@ -142,6 +145,32 @@ def read_lines(path: Path | None, option: str, expected: int, noun: str) -> list
             f"per {noun}"
         )
     return lines
+
+
+def read_texts(given: str | None, data: Path, n_rows: int) -> list[str] | None:
+    """Texts of the rows: the lines of a file, or a column where DATA is a table."""
+    if given is None or not rowfiles.is_table(data) or Path(given).is_file():
+        return read_lines(None if given is None else Path(given), "--texts", n_rows, "row")
+    names = rowfiles.column_names(data)
+    if given not in names:
+        raise ValueError(
+            f"--texts: {given!r} is neither a file nor a column of {data}: its columns are "
+            f"{', '.join(names)}"
+        )
+    return ["" if text is None else str(text) for text in read_column(data, given)]
+
+
+def read_column(path: Path, name: str) -> list[Any]:
+    """A column of a table as it is written, so that 007 stays 007."""
+    if path.is_dir() or path.suffix == ".parquet":
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        pa = import_pyarrow()
+        columns = [pa.parquet.read_table(file, columns=[name]).column(0) for file in files]
+        return [value for column in columns for value in column.to_pylist()]
+    with reading(path), open_text(path) as stream:
+        lines = csv.reader(stream)
+        place = [cell.strip() for cell in next(lines)].index(name)
+        return [line[place].strip() for line in lines if line]
 
 
 def take_rows(rows: Rows, numbers: Sequence[int]) -> Any:

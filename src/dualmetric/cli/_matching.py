@@ -45,33 +45,17 @@ Groups = Annotated[
 def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, list[Any] | None]:
     """File and rows of DATA, and the ids of the rows; a column of ids is no feature."""
     from ..io import rowfiles
-    from ._data import read_data_for, read_lines
+    from ._data import read_column, read_data_for, read_lines
 
     if ids is None:
         return *read_data_for(metric, data, None), None
     if rowfiles.is_table(data) and not Path(ids).is_file():
         file, rows = read_data_for(metric, data, ids)
-        found: list[Any] = _column(data, ids)
+        found: list[Any] = read_column(data, ids)
         return file, rows, found
     file, rows = read_data_for(metric, data, None)
     lines = read_lines(Path(ids), "--ids", rows.shape[0], "row")
     return file, rows, lines
-
-
-def _column(path: Path, name: str) -> list[Any]:
-    """A column as it is written, so that 007 stays 007."""
-    from ..io._forms import open_text, reading
-    from ..io.parquet import import_pyarrow
-
-    if path.is_dir() or path.suffix == ".parquet":
-        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        pa = import_pyarrow()
-        columns = [pa.parquet.read_table(file, columns=[name]).column(0) for file in files]
-        return [value for column in columns for value in column.to_pylist()]
-    with reading(path), open_text(path) as stream:
-        lines = csv.reader(stream)
-        place = [cell.strip() for cell in next(lines)].index(name)
-        return [line[place].strip() for line in lines if line]
 
 
 def find_threshold(

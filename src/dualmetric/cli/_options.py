@@ -59,6 +59,14 @@ Queries = Annotated[
         help="Vectors of the queries, in any format of DATA. Default: queries are rows of DATA."
     ),
 ]
+Texts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|COLUMN",
+        help="The text of each row, to show on the page: a file with one line per row, or a column "
+        "if DATA is .csv or .parquet.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed. The same seed gives the same result.")]
 Json = Annotated[
     Path | None,

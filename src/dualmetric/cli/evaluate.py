@@ -16,14 +16,13 @@ from ._options import (
     Positives,
     Queries,
     Relevance,
-    file_option,
+    Texts,
 )
 
 EVALUATED_ROWS = 20_000
 VOTING_ROWS = 50_000
 
 _REPORT = "Write an HTML page with charts, a map, and nearest rows before and after."
-_TEXTS = "The text of each row, one per line, to show on the page."
 _SHAPE = "Show rows as pictures of this size: 28x28, for example, or 32x32x3."
 
 
@@ -36,7 +35,7 @@ def evaluate(
     relevance: Relevance = None,
     queries: Queries = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help=_REPORT)] = None,
-    texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
+    texts: Texts = None,
     image_shape: Annotated[str | None, typer.Option(metavar="HxW", help=_SHAPE)] = None,
     names: Names = None,
     json: Json = None,
@@ -50,7 +49,7 @@ def evaluate(
     all given pairs or queries are scored.
     """
     from ..side_by_side import compare
-    from ._data import load_metric, read_data_for, read_lines
+    from ._data import load_metric, read_data_for, read_lines, read_texts
     from ._judging import score_known
     from ._known import noun_of, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
@@ -60,7 +59,8 @@ def evaluate(
 
     given = {"pairs": pairs, "positives": positives, "relevance": relevance}
     source = source_of(given, queries, data, "test")
-    inputs = (metric, data, *given.values(), queries, texts, names)
+    text_file = Path(texts) if texts else None
+    inputs = (metric, data, *given.values(), queries, text_file, names)
     check_output(report, "--report", *inputs)
     check_output(json, "--json", *inputs, report)
     if report is None and (texts is not None or image_shape is not None):
@@ -68,7 +68,10 @@ def evaluate(
     if texts is not None and image_shape is not None:
         raise ValueError("rows are shown as texts or as pictures: give --texts or --image-shape")
     if report is not None and source is not None:
-        raise ValueError(f"--report shows rows with labels: leave it out with --{source[0]}")
+        remedy = "leave it out"
+        if source[0] == "pairs":
+            remedy = "use dualmetric match --report, whose page is about pairs"
+        raise ValueError(f"--report shows rows with labels, but --{source[0]} was given: {remedy}")
     learned = load_metric(metric)
     shape = None if image_shape is None else _shape(image_shape, learned.n_features)
     console = make_console(json)
@@ -106,9 +109,7 @@ def evaluate(
             "--pairs, --positives or --relevance"
         )
     feature_names = read_lines(names, "--names", learned.n_features, "feature")
-    lines = read_lines(texts, "--texts", rows.shape[0], "row")
-    if lines is None and shape is None and file.ids is not None:
-        lines = [file.id(row) or "" for row in range(rows.shape[0])]
+    lines = read_texts(texts, data, rows.shape[0])
     chosen, voters, held_out = rows_to_evaluate(learned, file, rows)
     X, y, scored = take_at_most(rows, file.y, chosen, EVALUATED_ROWS)
     if len(scored) < len(chosen):
@@ -135,7 +136,7 @@ def evaluate(
             texts=None if lines is None else [lines[row] for row in scored],
             image_shape=shape,
             scores=scores,
-            row_numbers=scored,
+            row_names=scored.tolist() if file.ids is None else list(map(str, file.ids[scored])),
         )
         write_file(report, page.encode())
         console.print(f"Report: {report}")

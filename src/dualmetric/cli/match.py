@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ._matching import Confidence, Fpr, Groups, Ids, Precision, Recall
-from ._options import DataFile, Json, MetricFile, file_option, out_option
+from ._options import DataFile, Json, MetricFile, Texts, file_option, out_option
 
 SUFFIX = ".safetensors"
 
@@ -17,7 +17,6 @@ _PAIRS = (
 _TEST = "More labelled pairs, to score on."
 _PREVALENCE = "Share of same pairs among those to decide on, if not that of the labelled pairs."
 _REPORT = "Write an HTML page with charts and the worst errors (on --test-pairs, if given)."
-_TEXTS = "The text of each row, one per line, to show on the page."
 
 
 def match(
@@ -36,7 +35,7 @@ def match(
     ids: Ids = None,
     test_pairs: Annotated[Path | None, file_option(help=_TEST)] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help=_REPORT)] = None,
-    texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
+    texts: Texts = None,
     json: Json = None,
 ) -> None:
     """Turn distances into probabilities of a match, and find a threshold with a guarantee.
@@ -48,15 +47,16 @@ def match(
     from dataclasses import asdict
 
     from ..matching import Matcher, NotEnoughPairsError
-    from ._data import load_metric, read_lines
+    from ._data import load_metric, read_lines, read_texts
     from ._known import read_known
     from ._matching import find_threshold, read_with_ids, threshold_record
     from ._output import check_output, make_console, write_file, write_json, writing
 
-    inputs = (metric, data, pairs, groups, test_pairs, texts)
+    read = (data, pairs, groups, test_pairs, Path(texts) if texts else None)
+    inputs = (metric, *read)
     check_output(report, "--report", *inputs)
     check_output(json, "--json", *inputs, report)
-    check_output(out, "--out", data, pairs, groups, test_pairs, texts, report)
+    check_output(out, "--out", *read, report)
     if out.suffix not in ("", SUFFIX):
         raise ValueError(f"--out: metric files must end in {SUFFIX}; got {out.name}")
     if texts is not None and report is None:
@@ -64,7 +64,7 @@ def match(
     learned = load_metric(metric)
     file, rows, names = read_with_ids(learned, data, ids)
     entities = read_lines(groups, "--groups", rows.shape[0], "row")
-    lines = read_lines(texts, "--texts", rows.shape[0], "row")
+    lines = read_texts(texts, data, rows.shape[0])
     known = read_known(("pairs", pairs), data, file, rows)
     test = None if test_pairs is None else read_known(("pairs", test_pairs), data, file, rows)
     matcher = Matcher(learned).fit(rows, known, groups=entities, prevalence=prevalence)
@@ -79,10 +79,12 @@ def match(
     if report is not None:
         from ..report import build_match_report
 
-        shown = lines or (None if names is None else [str(name) for name in names])
+        if names is None and file.ids is not None:
+            names = file.ids.tolist()
         page = build_match_report(
-            matcher, rows, known if test is None else test, title=data.name, texts=shown,
+            matcher, rows, known if test is None else test, title=data.name, texts=lines,
             threshold=threshold, held_out=test is not None,
+            row_names=None if names is None else [str(name) for name in names],
         )  # fmt: skip
         write_file(report, page.encode())
     counts = matcher.pairs_.same

@@ -4,15 +4,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from .._explain import namer
 from ..metric import Metric
 from ..side_by_side import Scores
 from . import _pictures, _sections
+from ._confusion import confusion
 from ._explorer import explorer_data, heat_pictures
 from ._matches import build_match_report
-from ._material import DISTANCES, gather
+from ._material import DISTANCES, gather, row_name
 from ._page import fill_page
 
 __all__ = ["build_match_report", "build_report"]
@@ -31,7 +30,7 @@ def build_report(
     texts: Sequence[str] | None = None,
     image_shape: Sequence[int] | None = None,
     scores: dict[str, Scores] | None = None,
-    row_numbers: Any = None,
+    row_names: Sequence[Any] | None = None,
 ) -> str:
     """Build a page that shows what the metric changed on rows it was not learned from.
 
@@ -62,8 +61,8 @@ def build_report(
         ``(height, width)`` or ``(height, width, 3)``: the explorer shows rows as pictures.
     scores : dict of str to Scores, optional
         Result of `side_by_side.compare` for these rows; computed here if None.
-    row_numbers : array-like of shape (n_rows,), optional
-        Numbers by which the page names rows, such as their places in a file. Counted from 0 if
+    row_names : sequence of str or int, optional
+        What the page calls each row: its id, or its number in a file. Rows are numbered from 0 if
         None.
 
     Returns
@@ -77,18 +76,22 @@ def build_report(
     name_of = namer(feature_names, metric.feature_names, metric.n_features)
     material = gather(metric, X, y, X_train, y_train, class_names, scores)
     data = explorer_data(material, name_of, texts, shape)
-    if row_numbers is not None:
-        numbers = np.asarray(row_numbers)
-        if numbers.shape != (material.n_rows,):
-            raise ValueError(f"{numbers.size} row numbers were given for {material.n_rows} rows")
-        data["rows"] = numbers[data["rows"]].tolist()
+    if row_names is not None:
+        if len(row_names) != material.n_rows:
+            raise ValueError(
+                f"{len(row_names)} row names were given for {material.n_rows} rows: give one name "
+                "per row"
+            )
+        data["names"] = [row_name(row_names[row]) for row in data["rows"]]
     shares, directions = _sections.leading_directions(metric)
     if shape is not None:
         heat = None if directions is None else heat_pictures(directions.T, shape)
         data["directions"] = None if heat is None else _pictures.sheet(heat)
     values = {
         **_sections.result(material),
+        **_sections.precision_at(material),
         **_sections.curves(material),
+        **confusion(material),
         **_sections.class_table(material),
         "spectrum": _sections.spectrum(shares, directions, name_of if shape is None else None),
         "choosing": _sections.choosing_a_neighbour(material),
@@ -104,7 +107,7 @@ def build_report(
         kind="report",
         whole="report",
         summary=_sections.summary(material),
-        parts=("Result", "Curves", "Classes", "Map", "Explorer", "About"),
+        parts=("Result", "Curves", "Classes", "Confusion", "Map", "Explorer", "About"),
         scripts=("page.js", "map.js", "explorer.js", "start.js"),
         data=f'<script type="application/json" id="report-data">{_embedded(data)}</script>\n',
     )

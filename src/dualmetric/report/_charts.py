@@ -35,6 +35,37 @@ def precision_recall(recalls: Array, curves: list[tuple[str, str, Array]]) -> st
     return _svg(parts, f"Precision at each recall. {summary}.")
 
 
+def precision_at(ks: list[int], curves: list[tuple[str, str, Array, Array]]) -> str:
+    """Draw curves (style, name, means, intervals of shape (n, 2)) over the number of rows."""
+    ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    across = [_x((i + 0.5) / len(ks)) for i in range(len(ks))]
+    parts = _frame(
+        [(x, str(k)) for x, k in zip(across, ks, strict=True)],
+        [(_y(t), f"{100 * t:.0f}") for t in ticks],
+        "k: nearest rows that are looked at",
+        "Rows of the same class, %",
+    )
+    for style, _, _, intervals in curves:
+        edge = [*zip(across, intervals[:, 1], strict=True)]
+        edge += [*zip(across, intervals[:, 0], strict=True)][::-1]
+        path = " ".join(f"{x:.1f},{_y(share):.1f}" for x, share in edge)
+        parts.append(f'<polygon class="band {style}" points="{path}"/>')
+    for style, name, means, intervals in curves:
+        path = " ".join(f"{x:.1f},{_y(m):.1f}" for x, m in zip(across, means, strict=True))
+        parts.append(f'<polyline class="line {style}" points="{path}"/>')
+        for x, k, mean, (low, high) in zip(across, ks, means, intervals, strict=True):
+            text = (
+                f"{name}: precision {100 * mean:.1f} % at k = {k} "
+                f"(95 % interval {100 * low:.1f} to {100 * high:.1f})"
+            )
+            parts.append(_mark(style, x, _y(mean), text))
+    summary = "; ".join(
+        f"{name}: {100 * m[0]:.0f} % at k = {ks[0]}, {100 * m[-1]:.0f} % at k = {ks[-1]}"
+        for _, name, m, _ in curves
+    )
+    return _svg(parts, f"Precision at k. {summary}.")
+
+
 def spectrum(shares: Array) -> str:
     """Draw the share of each direction in the metric, as bars."""
     step = _nice_step(100 * shares[0] / 4)
@@ -114,8 +145,13 @@ def _mark(style: str, x: float, y: float, text: str) -> str:
     return f'<polygon class="mark other" points="{corners}">{title}</polygon>'
 
 
-def _svg(parts: list[str], description: str) -> str:
+def _svg(
+    parts: list[str],
+    description: str,
+    size: tuple[int, int] = (_WIDTH, _HEIGHT),
+    style: str = "chart",
+) -> str:
     return (
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(description)}">{"".join(parts)}</svg>'
+        f'<svg class="{style}" style="--width:{size[0]}px" viewBox="0 0 {size[0]} {size[1]}" '
+        f'role="img" aria-label="{escape(description)}">{"".join(parts)}</svg>'
     )

@@ -1,6 +1,6 @@
 """The page about a Matcher: whether its probabilities are right, and what it gets wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..matching import _calibration
 from ..matching._bounds import numbered, rate_interval
 from ..matching._input import labelled_pairs
 from . import _match_charts as charts
-from ._material import clean
+from ._material import clean, row_name
 from ._page import fill_page
 from ._sections import _pairs
 
@@ -31,6 +31,7 @@ def build_match_report(
     texts: Sequence[str] | None = None,
     threshold: Any = None,
     held_out: bool = True,
+    row_names: Sequence[Any] | None = None,
 ) -> str:
     """Build a page that shows how far a `Matcher` can be trusted.
 
@@ -49,11 +50,15 @@ def build_match_report(
     title : str
         Title of the page: for example, the name of the data.
     texts : sequence of str, optional
-        One text per row, shown with the errors; row numbers if None.
+        One text per row, shown with the errors.
     threshold : Threshold, optional
         Shown in the charts, and what counts as an error; else a probability of ½.
     held_out : bool, default=True
-        Whether these pairs are others than those that the matcher was fitted to; the page says so.
+        Whether these pairs are others than those that the matcher was fitted to. If not, the page
+        says so.
+    row_names : sequence of str or int, optional
+        What the page calls each row: its id, or its number in a file. Rows are numbered from 0 if
+        None.
 
     Returns
     -------
@@ -62,10 +67,11 @@ def build_match_report(
     """
     found = labelled_pairs(matcher.metric_, X, pairs, None)
     distance, same = found.distance, found.same
-    if texts is not None and len(texts) != found.n_rows:
-        raise ValueError(
-            f"{len(texts)} texts were given for {found.n_rows} rows: give one for each"
-        )
+    for given, what in ((texts, "texts"), (row_names, "row names")):
+        if given is not None and len(given) != found.n_rows:
+            raise ValueError(
+                f"{len(given)} {what} were given for {found.n_rows} rows: give one for each"
+            )
     probability = expit(matcher.log_odds(distance))
     limit = None if threshold is None else threshold.distance
     accepted = probability >= 0.5 if limit is None else distance <= limit
@@ -83,6 +89,13 @@ def build_match_report(
         ("Fitted to", f"{len(matcher.pairs_.same):,} labelled pairs"),
         ("Share of same pairs in use", _prevalence(matcher)),
     ]
+
+    def shown(row: int) -> str:
+        name = escape(row_name(row if row_names is None else row_names[row]))
+        if texts is None:
+            return name
+        return f'<div class="text">{_beginning(texts[row])}</div><small>{name}</small>'
+
     values = {
         "warning": "" if held_out else _SAME_PAIRS,
         "cards": "".join(
@@ -94,8 +107,8 @@ def build_match_report(
         "precision": _precision_recall(distance, same, entity),
         "errors": _error_rates(distance, same, entity),
         "distances": charts.distances(distance[same], distance[~same], limit),
-        "false_matches": _listed(found, probability, ~same & accepted, 1.0, texts),
-        "missed": _listed(found, probability, same & ~accepted, -1.0, texts),
+        "false_matches": _listed(found, probability, ~same & accepted, 1.0, shown),
+        "missed": _listed(found, probability, same & ~accepted, -1.0, shown),
         "facts": _pairs(facts),
     }
     return fill_page(
@@ -191,7 +204,7 @@ def _error_rates(distance: Array, same: Array, entity: Array) -> str:
 
 
 def _listed(
-    found: Any, probability: Array, wrong: Array, sign: float, texts: Sequence[str] | None
+    found: Any, probability: Array, wrong: Array, sign: float, shown: Callable[[int], str]
 ) -> str:
     """The errors with the most extreme distances, side by side."""
     places = np.flatnonzero(wrong)
@@ -201,12 +214,11 @@ def _listed(
     lines = []
     for place in places:
         rows = found.index[place].tolist()
-        cells = "".join(
-            f'<td dir="auto">{_shown(texts, row)}<br><small>row {row}</small></td>' for row in rows
-        )
+        cells = "".join(f'<td class="record" dir="auto">{shown(row)}</td>' for row in rows)
         lines.append(
-            f'<tr>{cells}<td class="number">{found.distance[place]:.4g}</td>'
-            f'<td class="number">{100 * probability[place]:.1f}\u00a0%</td></tr>'
+            f'<tr>{cells}<td class="number" data-name="Distance">{found.distance[place]:.4g}</td>'
+            f'<td class="number" data-name="Probability">{100 * probability[place]:.1f}\u00a0%</td>'
+            "</tr>"
         )
     return (
         '<table class="errors"><thead><tr><th scope="col">One</th><th scope="col">Other</th>'
@@ -215,8 +227,6 @@ def _listed(
     )
 
 
-def _shown(texts: Sequence[str] | None, row: int) -> str:
-    if texts is None:
-        return ""
-    text = clean(texts[row])
-    return escape(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
+def _beginning(text: object) -> str:
+    shown = clean(text)
+    return escape(shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ class Material:
     class_names: list[str]
     scores: dict[str, Scores]  # the result of `side_by_side.compare`
     before: str  # the plain distance with the better mean average precision
+    voted_names: list[str]  # class_names, then classes that only training rows have
+    voted: tuple[Array, Array]  # codes of the classes that 5-NN predicts, before and after
 
     @property
     def n_rows(self) -> int:
@@ -59,13 +62,33 @@ def gather(
         )
     classes, codes = np.unique(labels, return_inverse=True)
     before = max(("euclidean", "cosine"), key=lambda name: scores[name].map)
-    names = _class_names(classes, class_names, metric.info.get("class_names"))
-    return Material(metric, rows, metric.transform(X), codes, names, scores, before)
+    predicted = [scores[name].predicted for name in (before, "learned")]
+    others = np.setdiff1d(np.concatenate(predicted), classes)  # only training rows have these
+    of_metric = metric.info.get("class_names")
+    names = _class_names(np.concatenate([classes, others]), class_names, of_metric)
+    code_of = {label: code for code, label in enumerate([*classes.tolist(), *others.tolist()])}
+    first, second = (np.array([code_of[label] for label in p.tolist()]) for p in predicted)
+    return Material(
+        metric=metric,
+        rows=rows,
+        after_rows=metric.transform(X),
+        codes=codes,
+        class_names=names[: len(classes)],
+        scores=scores,
+        before=before,
+        voted_names=names,
+        voted=(first, second),
+    )
 
 
 def clean(text: object) -> str:
     """Text that UTF-8 can encode: half a surrogate pair becomes a question mark."""
     return str(text).encode("utf-8", "replace").decode("utf-8")
+
+
+def row_name(name: object) -> str:
+    """What the page calls a row: its id, or "row 17" where it has only a number."""
+    return f"row {name}" if isinstance(name, Integral) else clean(name)
 
 
 def _class_names(
@@ -75,7 +98,7 @@ def _class_names(
     is_number = classes.dtype.kind in "iuf"
     labels = [int(label) for label in classes] if is_number else list(classes)
     names = of_metric if given is None else given
-    if names is not None and is_number and labels[0] >= 0 and labels[-1] < len(names):
+    if names is not None and is_number and min(labels) >= 0 and max(labels) < len(names):
         return [clean(names[label]) for label in labels]
     if given is not None:
         raise ValueError(

@@ -9,7 +9,7 @@ import numpy as np
 from .._types import Array
 from ..intervals import bootstrap_interval, paired_interval
 from ..metric import Metric
-from ..side_by_side import RECALLS, Scores
+from ..side_by_side import PRECISION_AT, RECALLS, Scores
 from . import _charts
 from ._material import DISTANCES, Material, clean
 
@@ -116,6 +116,27 @@ def _score_line(material: Material, name: str) -> str:
     tags["learned"] = ' <span class="tag strong">after</span>'
     heading = DISTANCES[name].capitalize() + tags.get(name, "")
     return f'<tr><th scope="row">{heading}</th>{cells}</tr>'
+
+
+def precision_at(material: Material) -> dict[str, str]:
+    """Precision at k before and after, as a chart and as lines of a table."""
+    before, after = (scores.precision_at for scores in material.both)
+    ks = list(PRECISION_AT[: before.shape[1]])
+    plain = DISTANCES[material.before].capitalize()
+    drawn = [
+        (style, name, np.nanmean(values, axis=0), np.array([*map(bootstrap_interval, values.T)]))
+        for style, name, values in (("before", plain, before), ("after", "Learned", after))
+    ]
+    lines = []
+    for k, b, a in zip(ks, before.T, after.T, strict=True):
+        low, high = paired_interval(a, b)
+        change = _points(float(np.nanmean(a) - np.nanmean(b)))
+        lines.append(
+            f'<tr><th scope="row">{k}</th><td class="number">{_percent(b)}</td>'
+            f'<td class="number">{_percent(a)}</td><td class="number">{change}'
+            f"<small>{_points(low)} to {_points(high)}</small></td></tr>"
+        )
+    return {"precision_at": _charts.precision_at(ks, drawn), "precision_lines": "".join(lines)}
 
 
 def curves(material: Material) -> dict[str, str]:

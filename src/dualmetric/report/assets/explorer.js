@@ -1,6 +1,7 @@
 // The explorer: a query, its nearest rows before and after, and why they are near.
 //
-// data.rows       number of each row here, by which the user knows it; labels: its class
+// data.rows       number of each row here, counted from 0; labels: its class
+// data.names      what the user calls each row, if it is not "row" and its number
 // data.queries    { row, precision: [before, after], before: [rows], after: [rows] }
 // data.why        for each query, by row: { before, after }, each a list: the distance, then
 //                 - the sum of the parts not listed, and pairs of a feature and its part, or
@@ -33,6 +34,15 @@ class Explorer {
     return byGain[Math.floor(byGain.length / 2)];
   }
 
+  name(row) {
+    return nameOf(this.data, row);
+  }
+
+  /** The name of a row at the beginning of a line. */
+  title(row) {
+    return this.name(row).replace(/^row (?=\d+$)/, "Row ");
+  }
+
   className(row) {
     return this.data.classes[this.data.labels[row]];
   }
@@ -53,7 +63,7 @@ class Explorer {
     const all = this.data.queries.map((_, number) => number);
     this.listed = all.filter((number) => {
       const row = this.data.queries[number].row;
-      const where = `row ${this.data.rows[row]} ${this.className(row)} ${this.text(row)}`.toLowerCase();
+      const where = `${this.name(row)} ${this.className(row)} ${this.text(row)}`.toLowerCase();
       return words.every((word) => where.includes(word));
     });
     if (order === "gain") this.listed.sort((a, b) => this.gain(b) - this.gain(a));
@@ -61,7 +71,7 @@ class Explorer {
     const options = this.listed.map((number) => {
       const row = this.data.queries[number].row;
       const text = this.text(row).slice(0, 60);
-      const parts = [`row ${this.data.rows[row]}`, this.className(row), ...(text ? [text] : [])];
+      const parts = [this.name(row), this.className(row), ...(text ? [text] : [])];
       return make("option", { value: String(number), textContent: parts.join(" · ") });
     });
     byId("query").replaceChildren(...options);
@@ -103,7 +113,7 @@ class Explorer {
       "div",
       { className: "about" },
       make("p", { className: "name" },
-        make("strong", { textContent: `Row ${this.data.rows[query.row]}` }),
+        make("strong", { dir: "auto", textContent: this.title(query.row) }),
         make("span", { className: "tag", dir: "auto", textContent: this.className(query.row) })),
     );
     if (this.data.texts) {
@@ -114,7 +124,7 @@ class Explorer {
     const card = byId("query-card");
     card.replaceChildren(content);
     byId("map-query").replaceChildren(
-      make("strong", { textContent: `Row ${this.data.rows[query.row]}` }),
+      make("strong", { dir: "auto", textContent: this.title(query.row) }),
       ` (${this.className(query.row)}): ${this.tally(query, "before")} before, `,
       `${this.tally(query, "after")} after. `,
       make("a", { href: "#explorer", textContent: "See it in the explorer" }));
@@ -149,7 +159,7 @@ class Explorer {
     if (this.data.texts) {
       button.append(make("span", { className: "snippet", dir: "auto", textContent: this.text(row) }));
     } else if (!this.data.pictures) {
-      head.insertBefore(make("span", { className: "row", textContent: `row ${this.data.rows[row]}` }), head.lastChild);
+      head.insertBefore(make("span", { className: "row", textContent: this.name(row) }), head.lastChild);
     }
     const item = make("li", { className: right ? "right" : "wrong" }, button);
     button.addEventListener("click", () => this.toggle(item, button, query, row));
@@ -177,7 +187,7 @@ class Explorer {
 
   why(query, row) {
     const why = this.data.why[this.current][row];
-    const title = `Row ${this.data.rows[query.row]} and row ${this.data.rows[row]}`;
+    const title = `${this.title(query.row)} and ${this.name(row)}`;
     const panel = make("li", { className: "why" }, make("p", { className: "name" },
       make("strong", { textContent: title })));
     const groups = make("div", { className: "groups" });
@@ -253,7 +263,7 @@ class Explorer {
   picture(row) {
     const { image, width, height, columns } = this.sheets.pictures;
     const canvas = make("canvas", { width, height, className: "picture", role: "img",
-      "aria-label": `row ${this.data.rows[row]}` });
+      "aria-label": this.name(row) });
     const [x, y] = [(row % columns) * width, Math.floor(row / columns) * height];
     canvas.getContext("2d").drawImage(image, x, y, width, height, 0, 0, width, height);
     return canvas;

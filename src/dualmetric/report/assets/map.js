@@ -68,7 +68,7 @@ class RowMap {
     this.canvas.style.cursor = row === null ? "" : "pointer";
     if (row === null) return;
     const [x, y] = this.at(row);
-    this.tip.textContent = `row ${this.data.rows[row]} · ${this.data.classes[this.data.labels[row]]}`;
+    this.tip.textContent = `${nameOf(this.data, row)} · ${this.data.classes[this.data.labels[row]]}`;
     this.tip.classList.toggle("left", x > this.canvas.clientWidth / 2);
     this.tip.style.left = `${x}px`;
     this.tip.style.top = `${y}px`;

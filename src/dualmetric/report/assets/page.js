@@ -13,6 +13,9 @@ function make(tag, properties = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
+/** What the user calls a row. */
+const nameOf = (data, row) => (data.names ? data.names[row] : `row ${data.rows[row]}`);
+
 /** 0.1234 as "12.3 %". */
 const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
 
@@ -51,7 +54,7 @@ function startTheme(redraw) {
   show();
 }
 
-/** Let the headings of a table sort it: names upwards first, numbers downwards. */
+/** Let the headings of a table sort it: names from A to Z first, numbers from the largest. */
 function startSorting(table) {
   const headings = [...table.tHead.querySelectorAll("th")];
   headings.forEach((heading, column) => {

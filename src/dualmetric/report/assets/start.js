@@ -34,7 +34,7 @@ async function start() {
     maps.forEach((map) => map.draw());
   };
   startTheme(redraw);
-  startSorting(byId("classes-table"));
+  document.querySelectorAll("table.classes").forEach(startSorting);
   const sheets = await loadSheets(data);
   if (sheets.directions) showDirections(byId("directions"), sheets.directions);
   const explorer = new Explorer(data, sheets, (number) => {
