@@ -150,9 +150,9 @@ def test_agreement_by_hand():
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        (make_metric(n_landmarks=4), "lifted.*no map of queries alone"),
-        (make_metric(idf=True), "weighs counts by tf-idf"),
-        (Metric(None, before=make_metric(idf=True)), "weighs counts by tf-idf"),
+        (make_metric(n_landmarks=4), "kernel lift.*no map of queries alone"),
+        (make_metric(idf=True), "weights counts by tf-idf"),
+        (Metric(None, before=make_metric(idf=True)), "weights counts by tf-idf"),
     ],
 )
 def test_refused_metrics(metric, words):
@@ -162,7 +162,7 @@ def test_refused_metrics(metric, words):
 
 def test_errors(rng):
     metric, D = metric_of("factor"), rng.normal(size=(5, 6))
-    with pytest.raises(ValueError, match="k is 6, and D has 5 documents"):
+    with pytest.raises(ValueError, match="k is 6, but D has only 5 documents"):
         metric.query_adapter().agreement(D, D, k=6)
     with pytest.raises(ValueError, match="k must be a whole number"):
         metric.query_adapter().agreement(D, D, k=0)

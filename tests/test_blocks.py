@@ -72,7 +72,7 @@ def test_shares_of_two_blocks_are_those_of_a_grid():
 
 def test_without_any_use_blocks_count_alike():
     given = Comparisons(np.zeros((5, 4), int), np.ones(5), np.ones(5))
-    with pytest.warns(UserWarning, match="all blocks count alike"):
+    with pytest.warns(UserWarning, match="all blocks get the same share"):
         assert_array_equal(block_shares(np.full((5, 2), -1.0), given), [0.5, 0.5])
 
 
@@ -106,7 +106,7 @@ def test_a_constant_block_has_no_weight():
     X[:, 3:9] = 7.0
     assert make_model().fit(X, y).block_weights_["block 1"] == 0.0
     length = 1.0 + np.abs(X[:, :2])
-    with pytest.raises(ValueError, match="the same in every block"):
+    with pytest.raises(ValueError, match="all rows of X are the same"):
         make_model(blocks=[2, 1], distance="cosine").fit(length @ [[1, 0, 0], [0, 0, 1]], y)
 
 
@@ -253,7 +253,7 @@ def test_names_without_a_data_frame():
     [
         ({"prior": "whitening", "shrinkage": 0.9}, "leave prior out"),
         ({"prior": Metric(None, 14)}, "leave prior out"),
-        ({"lift": "rbf"}, "do not go with a lift"),
+        ({"lift": "rbf"}, "cannot be combined with a lift"),
         ({"shrinkage": 0.5}, "with shrinkage below 1"),
     ],
 )
@@ -265,7 +265,7 @@ def test_options_that_do_not_go_with_blocks(options, words):
 def test_a_prior_that_weighs_blocks():
     X, y = make_blocks()
     prior = make_model().fit(X, y).metric_
-    with pytest.raises(ValueError, match="weighs blocks"):
+    with pytest.raises(ValueError, match="weights blocks"):
         make_model(blocks=None, prior=prior).fit(X, y)
 
 
@@ -361,7 +361,7 @@ def test_blocks_that_are_no_step_of_a_metric(blocks):
 
 
 def test_blocks_belong_to_the_first_step():
-    with pytest.raises(ValueError, match="belong to before"):
+    with pytest.raises(ValueError, match="cannot be combined with before"):
         Metric(np.eye(14), before=Metric(None, 14), blocks=EVEN)
 
 

@@ -463,9 +463,9 @@ def test_wrong_frames():
         Metric(np.ones((12, 2))).transform(D.drop(columns=["f3", "label"]))
     table.loc[41, "f2"] = np.nan
     holed = dd.from_pandas(table, npartitions=3)
-    with pytest.raises(ValueError, match="nulls in partition 2, rows 1 of it"):
+    with pytest.raises(ValueError, match="nulls in rows 1 of partition 2"):
         DuRP(**FEW).fit(holed, "label")
-    with pytest.raises(ValueError, match="nulls in partition 2, rows 1 of it"):
+    with pytest.raises(ValueError, match="nulls in rows 1 of partition 2"):
         model.transform(holed).compute()
     with pytest.raises(ValueError, match="Dask Series, which has no rows of features"):
         DuRP(**FEW).fit(D["f0"], y)
@@ -527,7 +527,7 @@ def test_not_a_number(make, value):
         lambda: mean_average_precision(D, y, queries=[1, 2, 3]),
         lambda: knn_accuracy(D, y, X[:3], y[:3]),
     ):
-        with pytest.raises(ValueError, match="in partition 2, rows 7, 12 of it"):
+        with pytest.raises(ValueError, match="in rows 7, 12 of partition 2"):
             work()
 
 

@@ -410,9 +410,9 @@ def test_knn_labels_of_other_types():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 0}, "k must be a whole number, at least 1; got 0"),
+        ({"k": 0}, "k must be a whole number of at least 1; got 0"),
         ({"k": -2}, "at least 1; got -2"),
-        ({"k": 1.5}, "whole number, at least 1; got 1.5"),
+        ({"k": 1.5}, "whole number of at least 1; got 1.5"),
         ({"k": True}, "got True"),
         ({"k": 5}, "k = 5 neighbours cannot be found among 4 training rows"),
         ({"X_test": [[0.0, 1.0]]}, "X_train has 1 features and X_test 2"),

@@ -215,8 +215,8 @@ ROW = np.ones(D)
         ({"a": ["x"] * D}, "could not convert string"),
         ({"a": np.ma.masked_array(ROW, mask=np.arange(D) == 1)}, r"a\.filled\(0\)"),
         ({"feature_names": ["a"]}, "1 feature names were given for 6 features"),
-        ({"top": 0}, "top must be a whole number, at least 1; got 0"),
-        ({"top": 2.5}, r"top must be a whole number, at least 1; got 2\.5"),
+        ({"top": 0}, "top must be a whole number of at least 1; got 0"),
+        ({"top": 2.5}, r"top must be a whole number of at least 1; got 2\.5"),
         ({"a": ROW * 1e308, "b": ROW * -1e308}, "too large for this metric"),
     ],
 )
@@ -274,7 +274,7 @@ def test_component_that_is_not_there(component):
 
 def test_top_features_of_the_identity():
     for case in ("euclidean identity", "cosine identity, centred"):
-        with pytest.raises(ValueError, match="identity has no directions of its own"):
+        with pytest.raises(ValueError, match="identity, which has no directions of its own"):
             make_metric(case).top_features(0)
 
 
@@ -345,5 +345,5 @@ def test_parts_after_another_metric_add_up(case, distance, outside):
 def test_parts_after_a_lift_are_refused():
     lifted = makers.make_metric(d=D, rank=RANK, n_landmarks=4)
     metric = make_corrected("euclidean", 0.0, lifted)
-    with pytest.raises(ValueError, match="this metric is lifted, and not linear in the features"):
+    with pytest.raises(ValueError, match="uses a kernel lift, so it is not linear in the features"):
         metric.explain(*make_rows())

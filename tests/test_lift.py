@@ -206,7 +206,7 @@ def test_sparse_rows_are_refused(kind):
     metric, X = make_metric(), kind(make_rows(3))
     for use in (metric.transform, metric.pairwise, lambda X: metric.distance(X, X)):
         with pytest.raises(
-            ValueError, match=r"lifted, which takes dense rows: pass X\.toarray\(\)"
+            ValueError, match=r"a kernel lift takes dense rows: pass X\.toarray\(\)"
         ):
             use(X)
 
@@ -235,7 +235,7 @@ def test_rows_too_large_for_their_squares():
     ],
 )
 def test_what_is_not_linear_in_the_features(use, message):
-    with pytest.raises(ValueError, match=f"lifted, and not linear in the features: .*{message}"):
+    with pytest.raises(ValueError, match=f"so it is not linear in the features: .*{message}"):
         use(make_metric())
 
 
@@ -278,12 +278,12 @@ def test_pickle():
     ("changes", "message"),
     [
         ({"lift": "rbf"}, r"must be a dualmetric\.lift\.Lift or None; got 'rbf'"),
-        ({"factor": None}, "lifted metric needs a factor: pass what rbf_lift gives"),
+        ({"factor": None}, "a lift needs a factor: pass the one that rbf_lift returns"),
         ({"factor": np.ones((D, 2))}, r"by 9 landmarks must have shape \(9, rank\).* got \(5, 2\)"),
         ({"factor": np.ones((Q, 0))}, "rank at least 1"),
         ({"n_features": Q}, r"landmarks of a metric over 9 features .* got \(9, 5\)"),
         ({"feature_names": ["a"] * Q}, "9 feature names were given for 5 features"),
-        ({"idf": np.ones(D)}, "tf-idf makes sparse rows, and a lift takes dense ones"),
+        ({"idf": np.ones(D)}, "tf-idf makes sparse rows, but a lift takes dense ones"),
         ({"lift": Lift(np.ones(D), 1.0)}, r"\(number of landmarks, n_features\).* got \(5,\)"),
         ({"lift": Lift(np.ones((Q, 0)), 1.0)}, r"each at least 1; got \(9, 0\)"),
         ({"lift": Lift(np.ones((Q, D), dtype=int), 1.0)}, "landmarks .* float64; got int64"),

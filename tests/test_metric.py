@@ -146,7 +146,10 @@ def test_bad_metrics(factor, names, message):
     ("arguments", "message"),
     [
         ({"factor": None}, "without a factor needs n_features"),
-        ({"factor": None, "n_features": 0}, "n_features must be a whole number, at least 1; got 0"),
+        (
+            {"factor": None, "n_features": 0},
+            "n_features must be a whole number of at least 1; got 0",
+        ),
         ({"factor": None, "n_features": 2.5}, r"n_features must be a whole number.* got 2\.5"),
         ({"factor": 3.0}, r"rank at least 1; got \(\)"),
         ({"factor": [1.0, 2.0]}, r"got \(2,\)"),
@@ -154,7 +157,7 @@ def test_bad_metrics(factor, names, message):
         ({"factor": [[np.nan]]}, "the factor of a metric holds NaN or infinity"),
         ({"factor": [[1.0]], "distance": "manhattan"}, "'euclidean' or 'cosine'; got 'manhattan'"),
         ({"factor": [[1.0]], "distance": None}, "'euclidean' or 'cosine'; got None"),
-        ({"factor": [[1.0]], "centre": [1.0]}, "a centre goes with distance='cosine' only"),
+        ({"factor": [[1.0]], "centre": [1.0]}, "a centre is for distance='cosine' only"),
         (
             {"factor": [[1.0, 2.0]], "centre": [1.0], "distance": "cosine"},
             r"centre of a metric of rank 2 must have shape \(2,\); got \(1,\)",
@@ -263,7 +266,7 @@ def test_a_sparse_matrix_is_not_centred():
     metric = make_cosine(identity=True)
     for use in (metric.transform, metric.pairwise, lambda X: metric.distance(X, X)):
         with pytest.raises(
-            ValueError, match=r"would fill a sparse X .*X\.toarray\(\).*centre=None"
+            ValueError, match=r"would make a sparse X dense: .*X\.toarray\(\).*centre=None"
         ):
             use(sp.csr_array(make_rows(3)))
     assert metric.transform(make_rows(3)).shape == (3, 5)
@@ -432,7 +435,7 @@ def test_truncate_of_the_identity():
 
 def test_truncate_to_nothing():
     for metric in (make_metric(), Metric(None, 5)):
-        with pytest.raises(ValueError, match="rank must be a whole number, at least 1; got 0"):
+        with pytest.raises(ValueError, match="rank must be a whole number of at least 1; got 0"):
             metric.truncate(0)
 
 
@@ -484,7 +487,7 @@ def test_tfidf_with_a_centre_and_no_factor():
     X = make_counts(4)
     rows = tfidf(X, IDF) - 0.25
     assert_allclose(metric.transform(X), rows / np.linalg.norm(rows, axis=1, keepdims=True))
-    with pytest.raises(ValueError, match="would fill a sparse X"):
+    with pytest.raises(ValueError, match="would make a sparse X dense"):
         metric.transform(sp.csr_array(X))
     large = Metric(None, 1, centre=[-1.5e308], distance="cosine", idf=[1.0])
     assert large.transform([[1.0]]) == 1.0
@@ -520,7 +523,7 @@ def test_tfidf_does_not_change_rows():
 def test_what_is_no_count_is_refused():
     metric = make_metric().with_idf(IDF)
     for use in (metric.transform, metric.pairwise, lambda X: metric.explain(X[0], X[1])):
-        with pytest.raises(ValueError, match="tf-idf is for counts, and the rows hold negative"):
+        with pytest.raises(ValueError, match="tf-idf is for counts, but the rows hold negative"):
             use(make_rows(3) - 1)
 
 
@@ -541,7 +544,7 @@ def test_bad_idf(idf, message):
 
 
 def test_idf_is_given_once():
-    with pytest.raises(ValueError, match="weighs counts by tf-idf already"):
+    with pytest.raises(ValueError, match="weights counts by tf-idf already"):
         make_metric().with_idf(IDF).with_idf(IDF)
 
 
@@ -707,9 +710,9 @@ def test_outside_of_columns_as_long_is_the_plain_distance():
         (np.eye(6, 2), True, "outside must be a finite number"),
         (np.eye(6, 2), "1", "outside must be a finite number"),
         (np.eye(6, 2), None, "outside must be a finite number"),
-        (None, 1.0, "outside goes with a factor"),
+        (None, 1.0, "outside needs a factor"),
         (np.ones((6, 2)), 1.0, "outside needs a factor whose columns are orthogonal"),
-        (np.zeros((6, 2)), 1.0, "outside needs a factor whose columns .* none zero"),
+        (np.zeros((6, 2)), 1.0, "outside needs a factor whose columns .* none of them zero"),
     ],
 )
 def test_bad_outside(factor, outside, message):
@@ -719,7 +722,9 @@ def test_bad_outside(factor, outside, message):
 
 def test_outside_of_a_lift_is_refused():
     lifted = make_metric(n_landmarks=4)
-    with pytest.raises(ValueError, match="outside goes with a factor, and without a lift"):
+    with pytest.raises(
+        ValueError, match="outside needs a factor and cannot be combined with a lift"
+    ):
         Metric(lifted.factor, 5, lift=lifted.lift, outside=1.0)
 
 
@@ -764,14 +769,12 @@ def test_steps_that_do_not_go_after_another_metric():
     second = Metric(np.eye(3), before=before)
     with pytest.raises(ValueError, match=r"after one of rank 3 must have shape \(3, rank\)"):
         Metric(np.eye(5), before=before)
-    with pytest.raises(ValueError, match="n_features is 3, and before is over 5 features"):
+    with pytest.raises(ValueError, match="n_features is 3, but before takes 5 features"):
         Metric(np.eye(3), 3, before=before)
     for more in (
         {"idf": np.ones(3)},
         {"lift": make_metric(n_landmarks=3).lift},
         {"before": second},
     ):
-        with pytest.raises(
-            ValueError, match="tf-idf, a lift, blocks and further steps belong to before"
-        ):
+        with pytest.raises(ValueError, match="idf, lift and blocks cannot be combined with before"):
             Metric(np.eye(3), **{"before": before, **more})

@@ -405,10 +405,10 @@ def test_an_array_column_of_polars():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (None, "column 'v' of X has no vector in row 3"),
+        (None, "column 'v' of X has no vector in its row 3"),
         (
             [1.0],
-            "column 'v' of X has a vector of length 1 in row 3 of it, but others have length 2",
+            "column 'v' of X has a vector of length 1 in its row 3, but others have length 2",
         ),
         ([1.0, np.nan], "NaN"),
     ],
@@ -468,7 +468,9 @@ def test_blocks_of_another_width():
     X, _ = make_data()
     rows = rows_of(Stored(X[:, :1], shape=(60, 12)))
     for work in (lambda: rows.take(np.array([3, 4])), lambda: list(rows.blocks())):
-        with pytest.raises(ValueError, match=r"could not be read: a block of shape \(60, 1\) came"):
+        with pytest.raises(
+            ValueError, match=r"could not be read: reading returned a block of shape \(60, 1\)"
+        ):
             work()
 
 
@@ -753,7 +755,7 @@ def test_a_source_that_ends_early(small_blocks):
         for work in (rows.take, lambda rows=rows: list(rows.blocks())):
             with pytest.raises(
                 ValueError,
-                match=rf"rows {first} to {first + 10} of X could not .*\({ends_at % 10}, 12\) came",
+                match=rf"rows {first} to {first + 10} of X could not .*\({ends_at % 10}, 12\)",
             ):
                 work()
 

@@ -384,9 +384,9 @@ def test_a_column_of_vectors(vectors, options, dtype):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (None, "partition 4 of X has no vector in row 3 of it"),
-        (np.zeros(11), "partition 4 of X has a vector of length 11 in row 3 of it, .* length 12"),
-        (np.full(12, np.nan), "in partition 4, rows 3 of it"),
+        (None, "partition 4 of X has no vector in its row 3"),
+        (np.zeros(11), "partition 4 of X has a vector of length 11 in its row 3, .* length 12"),
+        (np.full(12, np.nan), "in rows 3 of partition 4"),
         ([1.0, None] + [2.0] * 10, "partition 4"),
     ],
 )
@@ -417,7 +417,7 @@ def test_wrong_frames():
     table.loc[41, "f2"] = np.nan
     rows, _ = open_rows(dd.from_pandas(table, npartitions=3), "label")
     for work in (rows.take, rows.map(doubled, 2).compute):
-        with pytest.raises(ValueError, match="nulls in partition 2, rows 1 of it"):
+        with pytest.raises(ValueError, match="nulls in rows 1 of partition 2"):
             work()
     with pytest.raises(ValueError, match="Dask Series, which has no rows of features"):
         open_rows(D["f0"], y)
@@ -479,7 +479,7 @@ def test_not_a_number(make, value):
         lambda: ranking.average_precisions(rows, y, np.array([1, 2, 3])),
         lambda: ranking.nearest(rows, X[:3], 2),
     ):
-        with pytest.raises(ValueError, match="in partition 2, rows 7, 12 of it"):
+        with pytest.raises(ValueError, match="in rows 7, 12 of partition 2"):
             work()
 
 

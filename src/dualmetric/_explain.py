@@ -25,7 +25,7 @@ class Explanation(NamedTuple):
         The sum of all contributions.
     parts : list of (str, float)
         The largest contributions, by absolute value, with the names of their features. Positive
-        ones hold the two rows apart, negative ones draw them together.
+        ones increase the distance, negative ones reduce it.
     rest : float
         The sum of all others.
     """
@@ -74,7 +74,10 @@ def top_features(
     check_whole(top, "top")
     factor = metric.linear_part().factor
     if factor is None:
-        raise ValueError("the identity has no directions of its own: every feature counts alike")
+        raise ValueError(
+            "this metric is the identity, which has no directions of its own: every feature has "
+            "the same weight"
+        )
     n_directions = factor.shape[1]
     if not isinstance(component, Integral) or not 0 <= component < n_directions:
         raise ValueError(
@@ -125,7 +128,7 @@ def split(metric: Any, a: Array, b: Array) -> tuple[float, Array]:
 
 
 def _scaled(metric: Any, x: Array) -> tuple[Array, Array]:
-    """A row, after tf-idf and blocks, divided by all lengths it is scaled by; and what centres add.
+    """A row after tf-idf and blocks, divided by the lengths it is scaled by; and a sum of centres.
 
     The vector of the row is the image of the former under L plus the latter.
     """
@@ -176,7 +179,7 @@ def namer(
 
 
 def check_number_of_names(names: Sequence[str] | None, n_features: int) -> None:
-    """Refuse names of another number of features."""
+    """Refuse feature names that are too many or too few."""
     if names is not None and len(names) != n_features:
         raise ValueError(f"{len(names)} feature names were given for {n_features} features")
 

@@ -1,4 +1,4 @@
-"""Whether arrays and a lift can be the steps of a metric; each error says what would do."""
+"""Checks of the arrays and the lift that a metric consists of; errors say what is expected."""
 
 import sys
 from numbers import Real
@@ -33,7 +33,8 @@ def as_centre(centre: Any, rank: int, distance: str) -> Array:
     """Centre as a vector of finite floats; it has a meaning for the cosine only."""
     if distance != "cosine":
         raise ValueError(
-            "a centre goes with distance='cosine' only: it changes no Euclidean distance"
+            "a centre is for distance='cosine' only, since it does not change Euclidean "
+            "distances: leave it out"
         )
     return _as_vector(centre, "centre", rank, f"of rank {rank}")
 
@@ -42,7 +43,7 @@ def as_idf(idf: Any, n_features: int, lift: Lift | None) -> Array:
     """Weights of features as a vector of finite floats; without a lift."""
     if lift is not None:
         raise ValueError(
-            "tf-idf makes sparse rows, and a lift takes dense ones: use one without the other"
+            "tf-idf makes sparse rows, but a lift takes dense ones: use only one of idf and lift"
         )
     return _as_vector(idf, "idf", n_features, f"over {n_features} features")
 
@@ -80,7 +81,10 @@ def as_blocks(blocks: Any, n_features: int, lift: Lift | None) -> Blocks:
     if not isinstance(blocks, Blocks):
         raise ValueError(f"blocks must be a dualmetric.blocks.Blocks or None; got {brief(blocks)}")
     if lift is not None and not blocks.are_columns:
-        raise ValueError("blocks weigh features, and a lift takes rows as they are: use one")
+        raise ValueError(
+            "blocks give weights to features, but a lift takes rows as they are: use only one of "
+            "them"
+        )
     of, weights = np.asarray(blocks.of), as_floats(blocks.weights, "blocks")
     fits = weights.ndim == 1 and weights.size and (weights >= 0).all()
     if not fits or of.shape != (n_features,) or not np.isin(of, np.arange(weights.size)).all():
@@ -106,13 +110,16 @@ def as_scale(scale: Any, first: Any) -> Array:
 def as_width(
     n_features: Any, factor: Array | None, idf: Any, lift: Any, before: Any, blocks: Any = None
 ) -> int:
-    """Width of the rows, which follows from what takes them where it is not given."""
+    """Width of the rows; if it is not given, it follows from the first step."""
     if before is not None:
         if any(step is not None for step in (idf, lift, blocks, before.before)):
-            raise ValueError("tf-idf, a lift, blocks and further steps belong to before itself")
+            raise ValueError(
+                "idf, lift and blocks cannot be combined with before: give them to the metric "
+                "before itself"
+            )
         if n_features is not None and n_features != before.n_features:
             raise ValueError(
-                f"n_features is {n_features}, and before is over {before.n_features} features"
+                f"n_features is {n_features}, but before takes {before.n_features} features"
             )
         return int(before.n_features)
     if n_features is None:
@@ -132,12 +139,12 @@ def as_width(
 
 
 def check_factor(factor: Array | None, n_features: int, lift: Lift | None, before: Any) -> None:
-    """Refuse a factor that does not take what comes before it."""
+    """Refuse a factor that does not fit the step before it."""
     if factor is None:
         if lift is not None:
             raise ValueError(
-                "a lifted metric needs a factor: pass what rbf_lift gives with the lift, or a "
-                "product with it"
+                "a metric with a lift needs a factor: pass the one that rbf_lift returns with the "
+                "lift, or a product with it"
             )
         return
     height, takes = n_features, f"over {n_features} features"
@@ -155,7 +162,9 @@ def check_factor(factor: Array | None, n_features: int, lift: Lift | None, befor
 def refuse_lift(lift: Lift | None, so: str) -> None:
     """Refuse what only a metric that is linear in the features can do."""
     if lift is not None:
-        raise ValueError(f"this metric is lifted, and not linear in the features: {so}")
+        raise ValueError(
+            f"this metric uses a kernel lift, so it is not linear in the features: {so}"
+        )
 
 
 def as_outside(outside: Any, factor: Array | None, lift: Lift | None) -> float:
@@ -164,14 +173,16 @@ def as_outside(outside: Any, factor: Array | None, lift: Lift | None) -> float:
     if isinstance(outside, bool) or not fits:
         raise ValueError(f"outside must be a finite number of at least 0; got {brief(outside)}")
     if outside and (lift is not None or factor is None):
-        raise ValueError("outside goes with a factor, and without a lift: leave it out")
+        raise ValueError("outside needs a factor and cannot be combined with a lift: leave it out")
     if outside and factor is not None:
         gram = factor.T.astype(np.float64) @ factor
         sizes = np.sqrt(np.diag(gram))
         if not (sizes > 0).all() or (
             np.abs(gram / np.outer(sizes, sizes) - np.eye(len(gram))).max() > 1e-3
         ):
-            raise ValueError("outside needs a factor whose columns are orthogonal, and none zero")
+            raise ValueError(
+                "outside needs a factor whose columns are orthogonal, and none of them zero"
+            )
     return float(outside)
 
 

@@ -77,7 +77,7 @@ class Option:
             raise TypeError(problem)
         if isinstance(value, np.number) and value.dtype.itemsize < 4:
             raise ValueError(
-                f"{problem}, too narrow a type to calculate with: use int() or float()"
+                f"{problem}, a type that is too narrow to calculate with: use int() or float()"
             )
         if self.kind in ("int", "float"):
             with np.errstate(over="ignore"):

@@ -32,8 +32,8 @@ def is_id_name(name: Any) -> bool:
 def warn_of_ids(X: Any, names: Any, source: str, remedy: str) -> None:
     """Warn where a feature looks like the numbers or identifiers of the rows.
 
-    These follow the order of the rows, which often is that of the classes: they make held-out
-    scores better and tell nothing about new rows.
+    Such columns follow the order of the rows, which is often that of the classes. They make
+    held-out scores better but say nothing about new rows.
     """
     if names is None or not isinstance(X, np.ndarray) or X.shape[0] < 10:
         return
@@ -53,9 +53,9 @@ def warn_of_ids(X: Any, names: Any, source: str, remedy: str) -> None:
 
 
 def check_whole(value: Any, name: str) -> None:
-    """Refuse what is not a whole number of at least 1."""
+    """Refuse anything but a whole number of at least 1."""
     if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}")
 
 
 def refuse_mask(array: Any, name: str) -> None:
@@ -75,8 +75,8 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
     if y is None or isinstance(y, str):
         given = "is None" if y is None else f"is the string {y!r}, not an array"
         raise ValueError(
-            f"{name} {given}: give one label for each row (the name of a column will do only where "
-            "X is a data frame)"
+            f"{name} {given}: give one label for each row (the name of a column works only if X is "
+            "a data frame)"
         )
     shape: tuple[int, ...] = tuple(getattr(y, "shape", ()))
     if len(shape) == 2 and shape[1] in (3, 4):
@@ -91,7 +91,9 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
             f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
         )
     if _any_missing(labels):
-        raise ValueError(f"{name} contains NaN or None: every row needs a label; drop the others")
+        raise ValueError(
+            f"{name} contains NaN or None, but every row needs a label: drop the rows without one"
+        )
     # scikit-learn's own check of targets also warns of many classes, which are no fault here
     if labels.dtype.kind == "f" and (~np.isfinite(labels) | (labels != np.trunc(labels))).any():
         raise ValueError(

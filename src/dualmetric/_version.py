@@ -1,3 +1,3 @@
-"""The version, kept apart so that building needs no import."""
+"""The version, in a file of its own so that building the package needs no import."""
 
 __version__ = "0.2.0"

@@ -1,13 +1,13 @@
 """QueryAdapter: a learned metric for an index of documents that stay as they are.
 
 A metric with the map T ranks documents by T(q)·T(d) − ½‖T(d)‖². An inner-product index of the
-documents themselves ranks by what is linear in d, which this is but for two things: documents that
-the metric scales to length one, and the squares ‖T(d)‖². The adapter leaves both out or, where it
-is given documents, replaces them by their best linear approximation:
+documents themselves can only rank by functions that are linear in d. Two things are not linear:
+scaling documents to length one, where the metric does so, and the squares ‖T(d)‖². The adapter
+leaves both out, or, if it is given documents, replaces them by their best linear approximation:
 
     T(d) ≈ Bᵀd + constant,   ½‖T(d)‖² ≈ oᵀd + constant,   q′ = B·T(q) − o.
 
-Constants change no ranking. Where T is linear, B is its matrix, exactly.
+Constants do not change the ranking. If T is linear, B is exactly its matrix.
 """
 
 from dataclasses import dataclass
@@ -51,12 +51,12 @@ class QueryAdapter:
     metric : Metric
         The metric to rank by.
     correction : ndarray of shape (rank, n_features), optional
-        What is added to the matrix of the metric's linear part, transposed, so that B is right for
-        documents that the metric scales; None where it does not, or without documents.
+        Added to the transposed matrix of the metric's linear part, so that B is right for documents
+        that the metric scales. None if it does not scale them, or without documents.
     offset : ndarray of shape (n_features,), optional
-        o, which stands for the squares of the transformed documents; None is zero.
+        o, which approximates the squares of the transformed documents; None stands for zero.
     size : float, default=1.0
-        What the linear part is divided by: the mean length to which the metric scales documents.
+        Divisor of the linear part: the mean length by which the metric divides documents.
     """
 
     metric: Any
@@ -65,7 +65,7 @@ class QueryAdapter:
     size: float = 1.0
 
     def transform(self, Q: Any) -> Matrix:
-        """Vectors to ask the index with.
+        """Transform queries into vectors to search the index with.
 
         Parameters
         ----------
@@ -87,14 +87,14 @@ class QueryAdapter:
         return found if self.offset is None else found - like(self.offset, found)
 
     def agreement(self, Q: Any, D: Any, k: int = 10) -> Agreement:
-        """Share of the documents that the metric ranks first that the adapter ranks first, too.
+        """Share of the first k documents of the metric that are also among those of the adapter.
 
         Parameters
         ----------
         Q, D : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
-            Queries and documents, best of all ones that the adapter has not seen.
+            Queries and documents, preferably others than those the adapter was made from.
         k : int, default=10
-            How many documents come first.
+            How many of the first documents are compared.
 
         Returns
         -------
@@ -105,7 +105,7 @@ class QueryAdapter:
         documents = to_numpy(self.metric.open_rows(D, "D").take())
         if k > documents.shape[0]:
             raise ValueError(
-                f"k is {k}, and D has {documents.shape[0]} documents: give a smaller k"
+                f"k is {k}, but D has only {documents.shape[0]} documents: give a smaller k"
             )
         queries = to_numpy(self.metric.open_rows(Q, "Q").take())
         n, X = documents.shape[0], ops.stacked([documents, queries])
@@ -133,12 +133,12 @@ def make_adapter(metric: Any, documents: Any = None) -> QueryAdapter:
     )
     if metric.first.blocks is not None:
         raise ValueError(
-            "this metric weighs blocks of features, and an index of untouched documents does not: "
-            "weigh the documents too, with metric.transform"
+            "this metric weights blocks of features, but an index of untouched documents does "
+            "not: transform the documents too, with metric.transform"
         )
     if metric.first.idf is not None:
         raise ValueError(
-            "this metric weighs counts by tf-idf, and an index of untouched documents holds the "
+            "this metric weights counts by tf-idf, but an index of untouched documents holds the "
             "counts: index rows weighted by dualmetric.tfidf, and use metric.replaced(idf=None)"
         )
     if documents is None:
@@ -146,7 +146,7 @@ def make_adapter(metric: Any, documents: Any = None) -> QueryAdapter:
     rows = metric.open_rows(documents, "documents").take()
     X = check_float64(to_numpy(rows))
     if ops.all_rows_equal(X):
-        raise ValueError("all documents are the same: pass a random choice of those in the index")
+        raise ValueError("all documents are the same: pass a random sample of those in the index")
     mapped = ops.to_dense(check_float64(metric.apply(X)))
     scaled = "cosine" in (metric.kind, metric.first.kind)
     targets, size = -0.5 * np.square(mapped).sum(axis=1)[:, None], 1.0
@@ -162,7 +162,7 @@ def make_adapter(metric: Any, documents: Any = None) -> QueryAdapter:
 
 
 def linear_adjoint(metric: Any, mapped: Matrix) -> Matrix:
-    """Back from where the metric maps rows to the original features, by the transposed matrix."""
+    """Map transformed rows back to the original features, by the transposed matrix."""
     before = metric.before
     if metric.factor is not None:
         if metric.outside:
@@ -173,7 +173,7 @@ def linear_adjoint(metric: Any, mapped: Matrix) -> Matrix:
 
 
 def _linear(metric: Any, X: Matrix) -> Array:
-    """Rows by the linear part of the metric: nothing is centred or scaled."""
+    """Rows mapped by the linear part of the metric: nothing is centred or scaled."""
     rows = X if metric.before is None else _linear(metric.before, X)
     if metric.factor is None:
         return ops.to_dense(rows)

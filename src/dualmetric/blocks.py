@@ -1,7 +1,7 @@
 """Blocks of features: columns that share one weight.
 
-Words, an embedding, measurements: each block has a good plain distance, and they have no common
-scale. `dualmetric.prior` learns the weights.
+Blocks such as words, an embedding or measurements each have a good plain distance, but no common
+scale. `dualmetric.prior` learns their weights.
 """
 
 from collections.abc import Mapping
@@ -102,19 +102,19 @@ def _columns(part: Any, number: int, n_features: int, names: Any) -> Array:
         columns = np.arange(n_features)[part]
         if not len(columns) or (part.stop is not None and part.stop > n_features):
             raise ValueError(
-                f"blocks[{number}] is {part}, and X has {n_features:,} columns: use slices within "
+                f"blocks[{number}] is {part}, but X has {n_features:,} columns: use slices within "
                 "them"
             )
         return columns
     wanted = [] if isinstance(part, str) or not hasattr(part, "__len__") else list(part)
     if not wanted or not all(isinstance(name, str) for name in wanted):
         raise ValueError(
-            f"blocks[{number}] must be a slice or a list of column names (or all blocks widths); "
-            f"got {brief(part)}"
+            f"blocks[{number}] must be a slice or a list of column names, or else all blocks must "
+            f"be widths; got {brief(part)}"
         )
     if names is None:
         raise ValueError(
-            f"blocks[{number}] has names of columns, and the columns of X have none: pass a data "
+            f"blocks[{number}] has names of columns, but the columns of X have none: pass a data "
             "frame, or give widths or slices"
         )
     place = {name: column for column, name in enumerate(names)}
@@ -125,7 +125,7 @@ def _columns(part: Any, number: int, n_features: int, names: Any) -> Array:
 
 
 def _repeated(columns: Array) -> int:
-    """Place of a column that occurs before it."""
+    """Place of a column that has occurred before."""
     return int(np.setdiff1d(np.arange(len(columns)), np.unique(columns, return_index=True)[1])[0])
 
 

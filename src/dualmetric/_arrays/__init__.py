@@ -1,6 +1,7 @@
-"""Arrays of every kind: the only package that knows which library or format an array has.
+"""Arrays of all kinds. Only this package knows the library or format of an array.
 
-`namespace` tells where an array lives and brings it there and back, `ops` holds the operations on
-rows, dense (array API) or CSR, `sparse` SciPy matrices on a device, `kernels` the compiled loops,
-`eigen` and `krylov` decompositions, `ranking` neighbours, `system` threads and memory.
+`namespace` finds the library and the device of an array and converts arrays. `ops` has operations
+on rows, dense (array API) or CSR, and `sparse` has SciPy matrices on a device. `kernels` has the
+compiled loops, `eigen` and `krylov` have decompositions, `ranking` has neighbours, and `system` is
+about threads and memory.
 """

@@ -31,7 +31,7 @@ def diagonal_like(values: Any, X: Any) -> Any:
 
 
 def upper_root(S: Any) -> Any:
-    """U with UᵀU = S, in float64; LinAlgError where S is not positive definite.
+    """Upper triangular U with UᵀU = S, in float64; LinAlgError if S is not positive definite.
 
     A matrix that is not positive definite in its own precision is refused too: its smallest
     eigenvalues are rounding errors.
@@ -88,10 +88,11 @@ def eigh(K: Any) -> tuple[Array, Any]:
 
 
 def largest_eigenpairs(A: Any, rank: int | None, S: Any = None) -> tuple[Array, Any, float]:
-    """The ``rank`` largest w of Av = wSv, ascending and on the host; v with vᵀSv = 1; and a size.
+    """The ``rank`` largest eigenvalues w of Av = wSv, their eigenvectors v, and the size of A.
 
-    S is the identity, and rank all, where they are None. The size is the largest entry of A,
-    relative to the diagonal of S.
+    Eigenvalues are ascending and on the host, and vᵀSv = 1. If S is None it is the identity; if
+    rank is None all pairs are returned. The size is the largest entry of A, relative to the
+    diagonal of S.
     """
     if is_device_array(A):
         return _largest_on_device(A, rank, S)
@@ -111,7 +112,7 @@ def largest_eigenpairs(A: Any, rank: int | None, S: Any = None) -> tuple[Array, 
 
 
 def _largest_on_device(A: Any, rank: int | None, S: Any) -> tuple[Array, Any, float]:
-    """The same by the eigenvectors y of U^−ᵀAU⁻¹, UᵀU = S, as v = U⁻¹y."""
+    """The same on a device: v = U⁻¹y for the eigenvectors y of U^−ᵀAU⁻¹, where UᵀU = S."""
     xp = namespace(A)
     wide = symmetric(xp.astype(A, xp.float64), 0.0)
     sizes, U = wide, None

@@ -1,7 +1,8 @@
 """Distances of rows as a metric maps them, where some directions count negatively.
 
-A metric that keeps the plain distance outside a few directions maps sparse rows to dense ones. As a
-difference of two squared distances it needs no such rows: d² = ‖p − p′‖² − ‖n − n′‖².
+A metric that keeps the plain distance outside a few directions would map sparse rows to dense ones.
+Written as a difference of two squared distances, d² = ‖p − p′‖² − ‖n − n′‖², it needs no dense
+rows.
 """
 
 from typing import NamedTuple

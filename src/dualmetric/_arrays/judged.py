@@ -18,7 +18,7 @@ _BLOCK_BYTES = 32 * 2**20  # distances held at once on the host, by all threads
 
 
 def below(documents: Matrix, queries: Matrix) -> Matrix:
-    """Documents, then queries, in the precision of the documents; sparse where either is."""
+    """Documents with the queries below, in the precision of the documents; sparse if either is."""
     check_same_device(documents, queries, "X and queries")
     if ops.is_dense(queries):
         return ops.stacked([documents, like(queries, documents)])
@@ -30,8 +30,8 @@ def distance_blocks(
 ) -> Iterator[tuple[slice, Matrix]]:
     """‖d‖² − 2q·d for some of the rows ``asked`` at a time and all documents, in their precision.
 
-    This is the squared distance up to a number per query, and so ranks the same. Documents are the
-    first rows of X.
+    This is the squared distance minus a constant for each query, so it ranks the same. Documents
+    are the first rows of X.
     """
     parts = []
     for sign, rows in parts_of(X):
@@ -52,10 +52,10 @@ def distance_blocks(
 
 
 def by_inner_product(documents: Matrix, queries: Matrix) -> Matrix:
-    """Documents, then queries, in rows whose distances rank documents as the products q·d do.
+    """Documents with the queries below them, as rows whose distances rank as the products q·d do.
 
-    One more feature, √(R² − ‖d‖²) of a document and 0 of a query, makes all documents R long:
-    ‖q − d‖² is then a number per query minus 2q·d.
+    An additional feature, √(R² − ‖d‖²) for a document and 0 for a query, gives all documents the
+    length R: ‖q − d‖² is then a constant for each query minus 2q·d.
     """
     squares = np.float64(to_numpy(ops.row_lengths(documents))) ** 2
     more = like(np.sqrt(squares.max() - squares)[:, None], documents)

@@ -30,9 +30,9 @@ def _logistic_dual(beta, margin, curvature):
     """Solve log((1−b)/b) = margin + (b − beta)·curvature for b ∈ (0, 1).
 
     With b = 1/(1+eᵗ) the equation is g(t) = margin + (b(t) − beta)·curvature − t = 0. g falls with
-    a slope of at least one, so its root lies within |g| of any t: Newton's method, kept inside
-    that bracket. Between two flat stretches of g it would go to and fro for ever: where a step has
-    not halved |g|, the bracket is halved instead.
+    a slope of at least one, so its root lies within |g| of any t. The root is found by Newton's
+    method, kept inside that bracket. Between two flat stretches of g Newton's method could
+    alternate forever, so if a step has not halved |g|, the bracket is halved instead.
     """
     low = margin - beta * curvature
     high = margin + (1.0 - beta) * curvature
@@ -275,8 +275,8 @@ def sq_distances_csr(data, indices, indptr, left, right, start, stop, out):
 def sq_distances_csr_to_all(data, indices, indptr, columns, queries, norms, out):
     """‖x_q − x_c‖² for each q of ``queries`` and every row c, given the squared norms.
 
-    ``columns`` are the data, indices and indptr of the same matrix by columns: the rows that share
-    a feature with the query lie together there, and are added to where they belong.
+    ``columns`` are the data, indices and indptr of the same matrix in CSC form, in which the rows
+    that share a feature with the query are stored together.
     """
     values, rows, starts = columns
     for r in range(queries.shape[0]):
@@ -357,7 +357,8 @@ def ranking_keys(bits, queries, labels, origin, copies):
     by one, with a last bit that is set for rows of the query's class. Read as uint64, keys sort by
     distance, and within one distance the query's class comes last. The query itself becomes the
     largest key. ``origin[c]`` is the first row equal to row c and ``copies`` are the c that have
-    one before them: they are given its distance, for BLAS does not promise equal rows equal bits.
+    one before them: they are given its distance, because BLAS does not guarantee the same result
+    for equal rows.
     """
     for r in range(bits.shape[0]):
         query = queries[r]
@@ -376,8 +377,8 @@ def ranking_keys(bits, queries, labels, origin, copies):
 def ranked_precisions(keys):
     """Average precision of each row of sorted keys (see `ranking_keys`).
 
-    Relevant rows at one distance follow every other row at that distance, so only the last of
-    them sees all that are as near: going backwards, its precision is that of the others too.
+    Relevant rows at one distance follow all other rows at that distance, so only the last of them
+    counts all rows that are as near. The loop goes backwards and uses its precision for the others.
     """
     n = keys.shape[1]  # with the query, whose key is the last and not relevant
     ranks = np.empty(n, np.int64)

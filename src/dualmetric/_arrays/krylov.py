@@ -56,7 +56,7 @@ class Vectors:
         return ops.column_dots(self.coef, self.dual)
 
     def both(self, change: Callable[..., Array], *others: "Vectors") -> Self:
-        """What ``change`` makes of a and of Ga: once where they are the same array."""
+        """Apply ``change`` to a and to Ga; only once if they are the same array."""
         coef = change(self.coef, *(other.coef for other in others))
         if self.dual is self.coef:
             return type(self)(coef, coef)
@@ -65,7 +65,7 @@ class Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Pencil:
-    """Symmetric A and positive definite S, as what they do to vectors held by coefficients."""
+    """Symmetric A and positive definite S, as functions of vectors held by their coefficients."""
 
     gram: Callable[[Array], Array] | None  # ``gram(a)`` is Ga; None where F is the identity
     A: Callable[[Vectors], Array]  # the coefficients of Av for `Vectors` v
@@ -126,14 +126,14 @@ def conjugate_gradients(
 def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> Leading:
     """Largest positive eigenvalues θ of Av = θSv, and their vectors with vᵀSv = 1.
 
-    A block Krylov method: the residuals r = Av − θSv of the leading Ritz vectors, made
-    S-orthogonal to the basis, are what it grows by, as S⁻¹r, for which a few steps of conjugate
-    gradients do; at three blocks it starts again from the Ritz vectors. It ends when √(rᵀS⁻¹r),
-    which is also how far θ can be from an eigenvalue, is at most ``tolerance`` times the largest
-    |θ| for every vector, or after 60 products.
+    This is a block Krylov method. The basis grows by S⁻¹r for the residuals r = Av − θSv of the
+    leading Ritz vectors, made S-orthogonal to the basis; a few steps of conjugate gradients are
+    enough to find S⁻¹r. After three blocks the method restarts from the Ritz vectors. It ends when
+    √(rᵀS⁻¹r), which is also how far θ can be from an eigenvalue, is at most ``tolerance`` times the
+    largest |θ| for every vector, or after 60 products.
 
     For y from conjugate gradients with residual r′, rᵀS⁻¹r = rᵀy + r′ᵀS⁻¹r′, and the last term is
-    at most ‖r′‖² over the smallest eigenvalue of S: what is tested is never too small.
+    at most ‖r′‖² over the smallest eigenvalue of S, so the value tested is never too small.
 
     ``start`` holds the coefficients of the first block: ``rank`` and a few more columns. Fewer
     pairs are returned where fewer are positive.
@@ -202,9 +202,9 @@ def _orthonormal(
 ) -> tuple[Vectors, Array]:
     """Vectors V that span W without the basis Q, with VᵀSV = I, and the coefficients of SV.
 
-    By the eigenvectors of WᵀSW, which costs two matrix products where a QR decomposition of a tall
-    matrix is slow. It is done twice, since rounding leaves some overlap the first time. Columns
-    that vanish are dropped.
+    The eigenvectors of WᵀSW are used: they cost two matrix products, and a QR decomposition of a
+    tall matrix is slow. This is done twice, because rounding leaves some overlap the first time.
+    Columns that vanish are dropped.
     """
     if basis is not None:
         W = W.minus(basis[0], basis[1].T @ W.dual)

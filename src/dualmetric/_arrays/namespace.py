@@ -1,7 +1,7 @@
-"""What kind of array X is, where it lives, and the way there and back.
+"""The library and the device of an array, and conversion between host and device.
 
 NumPy arrays and CSR matrices are on the host. Arrays of PyTorch, CuPy or any other library that
-follows the array API are on a device, which may be the same machine. Nothing is imported to tell
+follows the array API are on a device, which may be the same machine. No library is imported to tell
 them apart.
 """
 
@@ -114,7 +114,7 @@ def require_host(X: Any, purpose: str) -> None:
     """Refuse an array on a device."""
     if is_device_array(X):
         raise ValueError(
-            f"{purpose} works on the host, and X is {_place(X)}: pass a NumPy array or a SciPy "
+            f"{purpose} works on the host, but X is {_place(X)}: pass a NumPy array or a SciPy "
             "matrix"
         )
 
@@ -122,7 +122,7 @@ def require_host(X: Any, purpose: str) -> None:
 def check_device_rows(X: Any, name: str = "X") -> Any:
     """Device array as float32 or float64: half floats become float32, whole numbers float64.
 
-    What is not a matrix of rows is refused: sparse arrays, those of another shape, and empty ones.
+    Sparse arrays, arrays that are not two-dimensional and empty arrays are refused.
     """
     layout = str(getattr(X, "layout", "torch.strided"))  # of PyTorch
     if library(X) == "cupyx" or layout != "torch.strided":
@@ -214,7 +214,7 @@ def blocks_of(
 
 
 def full_precision(X: Matrix) -> AbstractContextManager[None]:
-    """Multiply float32 as float32 on a device: TF32, where it was allowed, keeps three digits.
+    """Multiply float32 in full precision on a device; TF32, if enabled, keeps only three digits.
 
     CuPy uses it only where the environment says ``CUPY_TF32=1``, which is the user's decision.
     """

@@ -1,8 +1,8 @@
 """Operations on rows: dense arrays of any library, and CSR matrices.
 
-Dense code is written once, against the array API. CSR matrices have their own lines where they
-need them, and where a compiled loop is much faster on the host it is taken from `kernels`. Results
-are dense and have the precision of X; sums of many numbers are added up in float64.
+Dense code is written once, against the array API. CSR matrices have their own code where they need
+it, and a compiled loop of `kernels` is used where it is much faster on the host. Results are dense
+and have the precision of X; sums of many numbers are added up in float64.
 
 A comparison is four row numbers (a, b, c, d): "a and b are closer than c and d". With
 p = x_c − x_d and q = x_a − x_b, its matrix is A = ppᵀ − qqᵀ = ½(uvᵀ + vuᵀ), u = p − q, v = p + q.
@@ -154,7 +154,7 @@ def named_parts(X: Matrix) -> dict[str, Array]:
 
 
 def count_nonzero(X: Matrix) -> Array:
-    """In how many rows each column is not zero."""
+    """Number of rows in which each column is not zero."""
     if is_sparse(X):
         X = canonical(X)
         return np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
@@ -176,7 +176,7 @@ def map_nonzero(X: Matrix, function: Callable[[Array], Array], weights: Array) -
 
 
 def to_float64(A: Matrix) -> Matrix:
-    """A in float64, where it is; the same array where it is that already."""
+    """A in float64, on its device; the same array if it is float64 already."""
     if is_sparse(A):
         return A.astype(np.float64, copy=False)
     xp = namespace(A)
@@ -234,7 +234,7 @@ def column_means(X: Matrix) -> Matrix:
 
 
 def centre_of(X: Matrix) -> Matrix | None:
-    """Mean of dense rows; None for sparse rows, which would not stay sparse without it."""
+    """Mean of dense rows; None for sparse rows, which would become dense if it were subtracted."""
     return None if is_sparse(X) else column_means(X)
 
 
@@ -244,8 +244,8 @@ def minus_centre(X: Matrix, centre: Matrix | None) -> Matrix:
         return X
     if is_sparse(X):
         raise ValueError(
-            "this metric subtracts a centre, which would fill a sparse X with numbers: pass "
-            "X.toarray(), or use a metric with centre=None"
+            "this metric subtracts a centre, which would make a sparse X dense: pass X.toarray(), "
+            "or use a metric with centre=None"
         )
     return X - like(centre, X)
 
@@ -416,12 +416,12 @@ def sq_distance_blocks(X: Matrix, block_bytes: int = 2**26) -> Iterator[tuple[in
 
 
 def steps_at_once(Z: Matrix) -> int:
-    """Comparisons of a block: more on a device, where each block costs the way there and back."""
+    """Number of comparisons per block: larger on a device, where blocks have to be transferred."""
     return 512 if is_device_array(Z) else 128
 
 
 def differences(Z: Matrix, index: Array) -> tuple[Matrix, Matrix]:
-    """u = p − q and v = p + q of each comparison, in an order that keeps a triplet's digits."""
+    """u = p − q and v = p + q of each comparison, computed so that triplets lose no digits."""
     a, b, c, d = (take_rows(Z, rows) for rows in index.T)
     return (c - a) + (b - d), (a - b) + (c - d)
 
@@ -435,7 +435,7 @@ def margins(Z: Matrix, index: Array, M: Matrix | None = None) -> Array:
         index = index[:, [0, 1, 0, 2]]
     if is_sparse(Z):
         if M is not None:
-            raise TypeError("margins of sparse rows are those of the identity")
+            raise TypeError("margins of sparse rows can be computed for the identity only (M=None)")
         a, b, c, d = np.ascontiguousarray(index.T)
         return sq_distances(Z, c, d) - sq_distances(Z, a, b)
     W = Z if M is None else Z @ M
@@ -512,11 +512,11 @@ def gram(X: Matrix) -> Matrix:
 
 
 def quadratic(X: Matrix, apply: Callable[[Matrix], Matrix]) -> Matrix:
-    """XᵀKX for a symmetric K with K·1 = 0, given as what it does to dense columns.
+    """XᵀKX for a symmetric K with K·1 = 0, given as a function of dense columns.
 
     Its lower triangle is written out (d × d), a block of columns at a time. The columns are centred
-    before K adds them up, and again after: where their mean is large its digits would otherwise
-    drown theirs.
+    before K is applied, and again afterwards: otherwise the rounding errors of a large mean could
+    exceed the values themselves.
     """
     n, d = X.shape
     mean = column_means(X)

@@ -22,7 +22,7 @@ def canonical(X: Any) -> Any:
 
 
 class OnDevice:
-    """A SciPy matrix as what it does to dense columns on a device; sums are float64."""
+    """A SciPy matrix that is multiplied with dense columns on a device; sums are float64."""
 
     def __init__(self, matrix: Any, X: Any) -> None:
         matrix = sp.csr_matrix(matrix)

@@ -1,4 +1,4 @@
-"""What the machine has: threads and memory."""
+"""Threads and memory of the machine."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def _cores() -> int:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold everything to one thread, in the whole process, until the last user leaves."""
+    """Limit the whole process to one thread until the last user leaves."""
     global _one_thread_users
     with _lock:
         _one_thread_users += 1
@@ -57,7 +57,7 @@ def fill_by_threads(
 
 
 def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1) -> None:
-    """Call ``work(start, stop)`` over equal parts of ``range(total)``, one part a thread.
+    """Call ``work(start, stop)`` over equal parts of ``range(total)``, one part per thread.
 
     ``work`` must release the GIL to gain from it, and write only to its own part of the output.
     Parts are at least ``smallest`` long, so that small work stays in this thread.
@@ -74,9 +74,9 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
 
 @contextmanager
 def shared(setting: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Hold a setting of the whole process, which the first user makes and the last one undoes.
+    """Change a setting of the whole process; the first user sets it and the last one restores it.
 
-    Were each to restore what it found, two threads that overlap could leave it changed for good.
+    If each user restored what it found, two overlapping threads could leave the setting changed.
     """
     with _lock:
         users, undo = _shared.get(setting, (0, ExitStack()))
@@ -103,7 +103,7 @@ def _thread_pools(user_api: str) -> ThreadpoolController:
 
 
 def _take_control() -> None:
-    """Let this thread set OpenBLAS's limit: threadpoolctl ≥ 3.8 heeds only the first that did."""
+    """Let this thread set OpenBLAS's limit: threadpoolctl ≥ 3.8 listens to the first one only."""
     release = getattr(OpenBLASController, "clear_controlling_thread", None)
     if release is not None:
         release(force=True)
@@ -118,12 +118,12 @@ def _blas_limit() -> Iterator[None]:
 
 
 def single_blas_thread() -> AbstractContextManager[None]:
-    """Hold BLAS and LAPACK to one thread, in the whole process, until the last user leaves."""
+    """Limit BLAS and LAPACK to one thread, in the whole process, until the last user leaves."""
     return shared(_blas_limit)
 
 
 def blas_threads_for(size: int, enough: int = 512) -> AbstractContextManager[None]:
-    """Hold BLAS and LAPACK to one thread for matrices of at most ``enough`` rows."""
+    """Limit BLAS and LAPACK to one thread for matrices of at most ``enough`` rows."""
     # these gain little from threads, and lose a hundredfold where the cores are busy
     return single_blas_thread() if size <= enough else nullcontext()
 
@@ -159,7 +159,7 @@ def _container_memory() -> int | None:
 
 
 def format_bytes(size: float) -> str:
-    """A size as people read it: ``13.5 GB``."""
+    """A number of bytes in a readable form: ``13.5 GB``."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if size < 1000 or unit == "TB":
             break

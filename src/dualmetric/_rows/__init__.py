@@ -1,4 +1,4 @@
-"""Rows: whatever the user passes as X is opened here, once, and is the same from there on."""
+"""Rows: whatever the user passes as X is opened here, once, as one kind of object."""
 
 from collections.abc import Sequence
 from typing import Any

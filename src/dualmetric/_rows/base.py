@@ -35,7 +35,7 @@ class Rows:
         return self.shape[1]
 
     def take(self, numbers: Array | None = None) -> Any:
-        """Rows with the given ascending numbers, in memory; all rows, which may be no copy."""
+        """Rows with the given ascending numbers, in memory; all if None, maybe without a copy."""
         raise NotImplementedError
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
@@ -53,9 +53,9 @@ class Rows:
     def map(self, function: Callable[[Any], Any], width: int, dtype: Any = None) -> Any:
         """Rows of ``width`` numbers, as many as the block has, that a function makes of each block.
 
-        Of rows in memory, the result of the function itself; of rows on disk, an ndarray; of Dask
-        rows, a Dask array that is not computed yet. Without ``dtype``, in the precision of the
-        rows.
+        For rows in memory this is the result of the function itself, for rows on disk an ndarray,
+        and for Dask rows a Dask array that is not computed yet. Without ``dtype``, it has the
+        precision of the rows.
         """
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class MemoryRows(Rows):
 
 
 def is_array(X: Any) -> bool:
-    """Whether X is in memory, and no frame."""
+    """Whether X is an array in memory, not a data frame."""
     return isinstance(X, np.ndarray | list | tuple) or sp.issparse(X) or is_device_array(X)
 
 
@@ -177,7 +177,7 @@ def as_floats(block: Any, dtype: Any, name: str) -> Any:
 def no_results(
     function: Callable[[Any], Any], rows: Any, n_features: int, width: int, dtype: Any
 ) -> Any:
-    """What a function makes of no rows: sparse if it keeps a sparse row of zeros sparse."""
+    """Result of a function for zero rows: sparse if it keeps a sparse row of zeros sparse."""
     if sp.issparse(rows) and sp.issparse(function(sp.csr_matrix((1, n_features)))):
         return sp.csr_matrix((0, width), dtype=dtype)
     return np.empty((0, width), dtype=dtype)

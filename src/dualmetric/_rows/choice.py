@@ -8,7 +8,7 @@ _ROWS_PER_CLASS = 10
 
 
 def evenly_chosen(n: int, most: int, rng: np.random.Generator) -> Array:
-    """All of n row numbers, or one at random in each of ``most`` equal parts of them."""
+    """All n row numbers, or one at random from each of ``most`` equal parts of them."""
     if n <= most:
         return np.arange(n)
     bounds = np.arange(most + 1) * n // most

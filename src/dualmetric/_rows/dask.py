@@ -163,7 +163,7 @@ def _on_partition(
     if len(bad := rows_not_finite(rows)):
         shown = ", ".join(map(str, bad[:5])) + (", …" if len(bad) > 5 else "")
         raise ValueError(
-            f"{name} contains NaN, infinity or nulls in partition {number}, rows {shown} of it: "
+            f"{name} contains NaN, infinity or nulls in rows {shown} of partition {number}: "
             f"{hint}, and fill the missing numbers or drop those rows"
         )
     try:
@@ -203,9 +203,9 @@ def _folded(found: Array, axis: Any, keepdims: bool, function: Callable[[Any, An
 
 
 def computed(task: Any, held: Array | None = None) -> Any:
-    """Result of Dask collections, on the scheduler that is set; failures of it are explained.
+    """Compute Dask collections on the current scheduler, and explain its failures.
 
-    ``held`` gives the numbers of the partitions that the blocks belong to, if there are not all.
+    ``held`` gives the numbers of the partitions that the blocks belong to, if these are not all.
     """
     try:
         with warnings.catch_warnings():
@@ -322,8 +322,8 @@ def _may_hold_vectors(dtype: Any) -> bool:
 def _partitions(X: Any, columns: list[Any]) -> list[Any]:
     """Partitions of some columns, delayed; no other column is read.
 
-    They are not optimised further: Dask could then join partitions of which few columns are read,
-    and those of the labels and of the features would differ.
+    They are not optimised further: Dask could otherwise join partitions of which few columns are
+    read, so that the partitions of labels and features would differ.
     """
     return X[columns].simplify().to_delayed(optimize_graph=False)
 

@@ -94,7 +94,7 @@ def feature_columns(
 
 
 def takes_vectors(vectors: Sequence[Any], columns: Sequence[Any], width: int | None) -> bool:
-    """Whether the only column that may hold vectors is taken for the features."""
+    """Whether the features are the only column that may hold vectors."""
     return len(vectors) == 1 and (len(columns) == 1 or width is not None)
 
 
@@ -124,14 +124,14 @@ def listed(columns: Sequence[Any]) -> str:
 def stack_vectors(
     vectors: Any, where: str, width: int | None = None, dtype: Any = None, fix: str = "drop it"
 ) -> Array:
-    """A column of vectors as a matrix; the first one has the length and precision of all.
+    """A column of vectors as a matrix; the first one decides the length and precision of all.
 
     ``where`` says what holds them and ``fix`` what to do about missing ones, for error messages.
     """
     rows: list[Array] = []
     for number, vector in enumerate(vectors):
         if vector is None or np.ndim(vector) == 0:
-            raise ValueError(f"{where} has no vector in row {number} of it: {fix}")
+            raise ValueError(f"{where} has no vector in its row {number}: {fix}")
         if dtype is None:
             is_single = getattr(vector, "dtype", None) == np.float32
             dtype = np.float32 if is_single else np.float64
@@ -139,14 +139,14 @@ def stack_vectors(
             row = np.asarray(vector, dtype).ravel()
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"{where} has something other than numbers in the vector of row {number} of it "
+                f"{where} has something other than numbers in the vector of its row {number} "
                 f"({error}): fix or drop that row"
             ) from None
         width = len(row) if width is None else width
         if len(row) != width:
             raise ValueError(
-                f"{where} has a vector of length {len(row)} in row {number} of it, but others "
-                f"have length {width}: fix or drop that row"
+                f"{where} has a vector of length {len(row)} in its row {number}, but others have "
+                f"length {width}: fix or drop that row"
             )
         rows.append(row)
     return np.stack(rows) if rows else np.empty((0, width or 0), dtype)

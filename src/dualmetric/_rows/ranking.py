@@ -28,7 +28,7 @@ MOST_PAIRS = 2**24
 def nearest(rows: Rows, queries: Any, k: int) -> Array:
     """Numbers of the k rows nearest to each query (n_queries × k), in one pass.
 
-    By ascending distance; of rows at equal distances, the one with the lower number is first.
+    They are in ascending order of distance; of rows at equal distances, the lower number is first.
     """
     queries = queries.astype(np.float64, copy=False)
     return rows.reduce(partial(_nearest_in, queries=queries, k=k), partial(_nearer, k=k))[1]

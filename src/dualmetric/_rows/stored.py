@@ -135,9 +135,9 @@ class StoredRows(Rows):
             block = np.asarray(block)
             if block.shape != (span[1] - span[0], self.shape[1]):
                 raise ValueError(
-                    f"rows {span[0]} to {span[1]} of {self.name} could not be read: a block of "
-                    f"shape {block.shape} came. The file is shorter or narrower than its shape "
-                    "says: write it again"
+                    f"rows {span[0]} to {span[1]} of {self.name} could not be read: reading "
+                    f"returned a block of shape {block.shape}. The file is shorter or narrower "
+                    "than its shape says: write it again"
                 )
             return block
 
@@ -168,7 +168,7 @@ class StoredRows(Rows):
 
 
 def _check_file(source: Any) -> None:
-    """Refuse a memory map whose file is too short: reading it would end the process."""
+    """Refuse a memory map whose file is too short: reading it would crash the process."""
     whole = source
     while isinstance(getattr(whole, "base", None), np.memmap):
         whole = whole.base
