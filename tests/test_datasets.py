@@ -555,7 +555,7 @@ def test_stopped_download(server, cache_folder, monkeypatch):
 def test_download_of_a_page_in_its_place(server, cache_folder):
     folder, address = server
     (folder / "rows.bz2").write_bytes(b"<html>Please log in</html>")
-    with pytest.raises(ValueError, match=r"gave something that is not rows\.bz2"):
+    with pytest.raises(ValueError, match=r"returned something that is not rows\.bz2"):
         _sources.download(File("rows.bz2", address))
     assert not any(cache_folder.iterdir())
 

@@ -16,7 +16,9 @@ def test_pipes_are_not_replaced(linked, tmp_path):
     if linked:
         path = tmp_path / "link"
         path.symlink_to("pipe")
-    with pytest.raises(ValueError, match=rf"{path.name} is not a regular file .*; name a file"):
+    with pytest.raises(
+        ValueError, match=rf"{path.name} is not a regular file .*: give the name of a file"
+    ):
         write_atomically(path, b"x")
     assert (tmp_path / "pipe").is_fifo()
     assert path.is_symlink() == linked

@@ -369,14 +369,14 @@ class TestFinding9Checksum:
         make_metric().save(tmp_path / "m")
         content = (tmp_path / "m").read_bytes()
         (tmp_path / "m").write_bytes(content[:-8] + np.float64(0.5).tobytes())
-        with pytest.raises(ValueError, match="m is damaged: its checksum does not fit"):
+        with pytest.raises(ValueError, match="m is damaged: its checksum is wrong"):
             Metric.load(tmp_path / "m")
 
     def test_the_name_of_the_checksum_is_covered(self, tmp_path):
         make_metric().save(tmp_path / "m")
         content = (tmp_path / "m").read_bytes()
         (tmp_path / "m").write_bytes(content.replace(b"checksum", b"chexksum"))
-        with pytest.raises(ValueError, match="checksum does not fit"):
+        with pytest.raises(ValueError, match="checksum is wrong"):
             Metric.load(tmp_path / "m")
 
 

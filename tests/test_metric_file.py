@@ -229,7 +229,7 @@ def test_numbers_that_json_does_not_have(tmp_path):
 
 def test_files_from_before_the_cosine(tmp_path):
     (tmp_path / "m").write_bytes(file_bytes())
-    with pytest.warns(UserWarning, match="m has no checksum.*written by dualmetric 0.1"):
+    with pytest.warns(UserWarning, match="m was written by dualmetric 0.1 and has no checksum"):
         metric = Metric.load(tmp_path / "m")
     assert (metric.kind, metric.centre) == ("euclidean", None)
 
@@ -423,7 +423,7 @@ DAMAGED = {
     "booleans": (file_bytes(np.ones((5, 2), dtype=bool)), "expected floats"),
     "another tensor": (
         tensor_bytes({"weight": np.ones((5, 2))}, {"dualmetric": header()}),
-        r"tensors named \['weight'\], and a metric of its version has only centre, factor",
+        r"tensors named \['weight'\], but a metric of its version has only centre, factor",
     ),
     "two tensors": (
         tensor_bytes(
@@ -445,7 +445,7 @@ DAMAGED = {
     "centre is a matrix": (centre_bytes(np.ones((1, 2))), r"rank 2 .* got \(1, 2\)"),
     "centre is NaN": (centre_bytes(np.array([1.0, np.nan])), "centre .* NaN or infinity"),
     "centre is infinite": (centre_bytes(np.array([1.0, np.inf])), "centre .* NaN or infinity"),
-    "centre without cosine": (centre_bytes(np.ones(2), distance="euclidean"), "centre goes with"),
+    "centre without cosine": (centre_bytes(np.ones(2), distance="euclidean"), "centre is for"),
     "centre of the identity": (
         tensor_bytes({"centre": np.ones(4)}, {"dualmetric": header(distance="cosine")}),
         r"rank 5 .* got \(4,\)",
@@ -460,7 +460,7 @@ DAMAGED = {
     "no directions": (file_bytes(np.ones((5, 0))), r"its factor, got F64 of shape \(5, 0\)"),
     "idf in version 1": (
         tensor_bytes({"idf": np.ones(5)}, {"dualmetric": header()}),
-        r"tensors named \['idf'\], and a metric of its version has only centre, factor",
+        r"tensors named \['idf'\], but a metric of its version has only centre, factor",
     ),
     "idf of another width": (idf_bytes(np.ones(4)), r"over 5 features .* got \(4,\)"),
     "idf is a matrix": (idf_bytes(np.ones((5, 1))), r"over 5 features .* got \(5, 1\)"),
@@ -468,7 +468,7 @@ DAMAGED = {
     "idf is NaN": (idf_bytes(np.full(5, np.nan)), "idf .* NaN or infinity"),
     "landmarks in version 2": (
         lift_bytes(version=2),
-        r"tensors named \['factor', 'landmarks'\], and a metric of its version has only",
+        r"tensors named \['factor', 'landmarks'\], but a metric of its version has only",
     ),
     "landmarks of another width": (
         lift_bytes(np.ones((7, 4))),
@@ -488,7 +488,7 @@ DAMAGED = {
     ),
     "landmarks without a factor": (
         tensor_bytes({"landmarks": np.ones((7, 5))}, {"dualmetric": header(version=3, gamma=0.1)}),
-        "lifted metric needs a factor",
+        "a lift needs a factor",
     ),
     "landmarks with idf": (lift_bytes(more={"idf": np.ones(5)}), "tf-idf makes sparse rows"),
     "landmarks and a centre of another rank": (
@@ -499,10 +499,13 @@ DAMAGED = {
         lift_bytes(feature_names=["a"] * 7),
         "7 feature names were given for 5",
     ),
-    "landmarks without gamma": (lift_bytes(gamma="absent"), "landmarks and gamma, one is missing"),
+    "landmarks without gamma": (
+        lift_bytes(gamma="absent"),
+        "landmarks without gamma, or gamma without landmarks",
+    ),
     "gamma without landmarks": (
         file_bytes(version=3, gamma=0.1),
-        "landmarks and gamma, one is missing",
+        "landmarks without gamma, or gamma without landmarks",
     ),
     "gamma is null": (lift_bytes(gamma=None), "finite number above 0; got None"),
     "gamma is zero": (lift_bytes(gamma=0), "finite number above 0; got 0"),
@@ -529,11 +532,11 @@ DAMAGED = {
     ),
     "outside a column of zeros": (
         newest_bytes(factor=np.eye(5, 2) * [1, 0], outside=0.5),
-        "outside needs a factor whose columns are orthogonal, and none zero",
+        "outside needs a factor whose columns are orthogonal, and none of them zero",
     ),
     "outside nothing": (
         tensor_bytes({}, {"dualmetric": header(version=4, outside=0.5)}),
-        "outside goes with a factor",
+        "outside needs a factor",
     ),
     "before is a list": (newest_bytes(before=[]), "its first step is not described"),
     "before is null": (newest_bytes(before=None), "its first step is not described"),
@@ -543,7 +546,7 @@ DAMAGED = {
     ),
     "before in an old version": (
         tensor_bytes({"before.factor": np.eye(5)}, {"dualmetric": header(version=3, before={})}),
-        "tensors named .* and a metric of its version has only",
+        "tensors named .* but a metric of its version has only",
     ),
     "before has another width": (
         newest_bytes(before={}, more={"before.factor": np.eye(4)}),
@@ -559,23 +562,23 @@ DAMAGED = {
     ),
     "before has landmarks without gamma": (
         newest_bytes(before={}, more={"before.landmarks": np.eye(5), "before.factor": np.eye(5)}),
-        "of landmarks and gamma, one is missing",
+        "landmarks without gamma, or gamma without landmarks",
     ),
     "before has gamma without landmarks": (
         newest_bytes(before={"gamma": 0.1}, more={"before.factor": np.eye(5)}),
-        "of landmarks and gamma, one is missing",
+        "landmarks without gamma, or gamma without landmarks",
     ),
     "idf after another metric": (
         newest_bytes(before={}, more={"before.factor": np.eye(5), "idf": np.ones(5)}),
-        "tf-idf, a lift, blocks and further steps belong to before itself",
+        "idf, lift and blocks cannot be combined with before",
     ),
     "blocks without weights": (
         tensor_bytes({"blocks": np.zeros(5)}, {"dualmetric": header(version=5)}),
-        "of blocks and block_weights, one is missing",
+        "blocks without block_weights, or block_weights without blocks",
     ),
     "blocks in an old version": (
         newest_bytes(more={"blocks": np.zeros(5), "block_weights": np.ones(1)}),
-        "tensors named .* and a metric of its version has only",
+        "tensors named .* but a metric of its version has only",
     ),
     "blocks that have no weight": (
         tensor_bytes(
@@ -608,11 +611,11 @@ DAMAGED = {
     "n_features is negative": (file_bytes(n_features=-5), "description is incomplete"),
     "very many features": (
         tensor_bytes({}, {"dualmetric": header(n_features=2**31)}),
-        "claims 2147483648 features, and a metric file has at most 2,147,483,647",
+        "declares 2147483648 features, but a metric file has at most 2,147,483,647",
     ),
     "no end of features": (
         tensor_bytes({}, {"dualmetric": header(n_features=10**1000)}),
-        r"claims 1000*\.\.\.0* features",
+        r"declares 1000*\.\.\.0* features",
     ),
     "no info": (file_bytes(info="absent"), "description is incomplete"),
     "info is a list": (file_bytes(info=[]), "description is incomplete"),

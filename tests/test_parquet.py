@@ -441,11 +441,11 @@ def test_damaged_files(tmp_path):
     victim = folder / "part-1.parquet"
     whole = victim.read_bytes()
     victim.write_bytes(whole[:-300])
-    with pytest.raises(ValueError, match=r"part-1\.parquet is damaged, or not of the kind"):
+    with pytest.raises(ValueError, match=r"part-1\.parquet is damaged, or is not the kind of file"):
         open_parquet(folder)
     victim.write_bytes(whole[:4] + b"\xff" * 200 + whole[204:])
     rows = open_parquet(folder)
-    with pytest.raises(ValueError, match=r"part-1\.parquet is damaged, or not of the kind"):
+    with pytest.raises(ValueError, match=r"part-1\.parquet is damaged, or is not the kind of file"):
         list(open_rows(rows)[0].blocks())
 
 

@@ -107,7 +107,7 @@ class TestNpz:
     @pytest.mark.parametrize(
         ("arrays", "match"),
         [
-            ({"Z": X}, "neither an array 'X' nor the parts of a sparse matrix, but Z"),
+            ({"Z": X}, "neither an array 'X' nor the parts of a sparse matrix; it has Z"),
             ({"X": X[0]}, r"it holds an array of shape \(3,\)"),
             ({"X": X[:0]}, r"it holds an array of shape \(0, 3\)"),
             ({"X": X.astype(str)}, "<U32, not numbers"),
@@ -127,7 +127,7 @@ class TestNpz:
             ({"X": X, "train_idx": [0.5], "test_idx": [1]}, "not a list of row numbers"),
             ({"data": [1.0], "indices": [5], "indptr": [0, 1], "shape": [1, 3]}, "damaged"),
             ({"data": [1.0], "indices": [0], "indptr": [0, 9], "shape": [1, 3]}, "damaged"),
-            ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "no array 'shape', but"),
+            ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "no array 'shape'; it has"),
             ({"data": [1.0], "format": "csx"}, "of form 'csx'"),
             ({"data": [np.inf], "indices": [0], "indptr": [0, 0, 1], "shape": [2, 3]}, "row 1 "),
         ],
@@ -382,7 +382,7 @@ class TestCsv:
             ("a;b\n1;2\n", "save it with commas"),
             ("a\tb\n1\t2\n", "save it with commas"),
             ("", "it is empty"),
-            ("a,b\n", "a header and no rows"),
+            ("a,b\n", "a header but no rows"),
             ("label\nred\n", "no column of features"),
             ("a,label\n1,\n", "row 0 has no label"),
             ("a,label\n1,0.5\n2,1\n", "some are fractions"),
@@ -636,7 +636,7 @@ class TestWriting:
     def test_sparse_rows_are_not_written_out(self, folder, name):
         if "parquet" in name:
             pytest.importorskip("pyarrow")
-        with pytest.raises(ValueError, match="the rows are sparse"):
+        with pytest.raises(ValueError, match="cannot hold sparse rows"):
             write_rows(name, sp.csr_matrix(X))
         assert not list(folder.iterdir())
 

@@ -321,7 +321,7 @@ def test_all_rows_needs_labels_and_few_features():
     with pytest.raises(ValueError, match="by the labels of all rows"):
         DuRP(shrinkage=0.3, all_rows=True).fit(X, Triplets([(0, 3, 1)]))
     wide = Stored(np.zeros((60, 5000), np.float32))
-    with pytest.raises(ValueError, match=r"up to 4,000 features, and X has 5,000"):
+    with pytest.raises(ValueError, match=r"up to 4,000 features, but X has 5,000"):
         DuRP(shrinkage=0.3, all_rows=True, max_rows=50).fit(wide, y[:60])
 
 

@@ -29,13 +29,13 @@ class Dataset(NamedTuple):
     name : str
         The name it was loaded by.
     X_train, X_test : arrays of shape (n_rows, n_features)
-        The rows: dense, but for text that is not reduced, which is CSR.
+        The rows: a CSR matrix for text that is not reduced, otherwise a dense array.
     y_train, y_test : arrays of shape (n_rows,)
         Their classes, counted from 0.
     note : str
-        What it is, in one line.
+        A description in one line.
     stand_in_for : str or None
-        The set of the paper that this one replaces, as that one is hard to get.
+        The set of the paper that this one replaces, because that one is hard to get.
     text : bool
         Whether rows are word counts of documents, or were reduced from them.
     """
@@ -92,7 +92,7 @@ def load_dataset(
     Returns
     -------
     Dataset
-        ``note`` says what it is; ``stand_in_for`` names the paper's set that it stands in for.
+        ``note`` describes it; ``stand_in_for`` names the paper's set that it replaces.
 
     Raises
     ------

@@ -97,8 +97,8 @@ def download(file: File) -> Path:
         if isinstance(error, ValueError) and "hash" in str(error):
             raise ValueError(
                 f"{file.name} as downloaded from {file.url} does not have the checksum "
-                f"{file.sha256}: it came damaged or has changed there. It was not kept; try "
-                f"again, or get another copy and {by_hand}"
+                f"{file.sha256}: it was damaged on the way or has changed there. It was not kept; "
+                f"try again, or get another copy and {by_hand}"
             ) from None
         name = type(error).__name__
         # the message of requests for a missing connection is long and says no more
@@ -116,7 +116,7 @@ def download(file: File) -> Path:
     if not good:  # a log-in page, for example, downloads without an error
         path.unlink()
         raise ValueError(
-            f"{file.url} gave something that is not {file.name}; it was not kept. Open the "
+            f"{file.url} returned something that is not {file.name}; it was not kept. Open the "
             f"address in a browser, then get the file from there and {by_hand}"
         )
     return path

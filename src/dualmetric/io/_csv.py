@@ -58,7 +58,7 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
         except csv.Error as error:
             raise FileError(f"line {lines.line_num} is not csv ({error})") from None
     if layout is None:
-        raise FileError("it has a header and no rows")
+        raise FileError("it has a header but no rows")
     X = np.array(numbers).reshape(-1, len(layout.names))
     y = None if layout.label is None else _forms.labels_of_texts(labels)
     found = RowFile(X, y, layout.names)

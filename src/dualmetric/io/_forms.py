@@ -44,7 +44,7 @@ class RowFile:
     Attributes
     ----------
     X : {ndarray, memmap, CSR matrix, ParquetRows} of shape (n_rows, n_features)
-        The rows; large files are not read, but opened.
+        The rows; large files are opened, and read when rows are needed.
     y : ndarray of shape (n_rows,) or None
         Labels: whole numbers or strings.
     feature_names, class_names : tuple of str or None
@@ -101,7 +101,8 @@ def form_of(path: Path) -> str:
     if suffix in FORMS:
         return FORMS[suffix]
     raise ValueError(
-        f"{path}: files of rows end in {', '.join(FORMS)}, or in .gz or .bz2 (csv and svmlight)"
+        f"{path}: files of rows must end in {', '.join(FORMS)}, or in .gz or .bz2 (csv and "
+        "svmlight)"
     )
 
 
@@ -126,8 +127,8 @@ def open_bytes(path: Path) -> BinaryIO:
 def unpack_limit(path: Path) -> int:
     """Bytes that a file may unpack to.
 
-    A small file may unpack to gigabytes. So much is expected of a file made to fill the memory,
-    and hardly of any other: users who have one raise the limit.
+    A small file may unpack to gigabytes. Hardly any file does so unless it was made to fill the
+    memory; users who have such a file can raise the limit.
     """
     if value := os.environ.get(LIMIT_VARIABLE):
         if not value.isdecimal():
@@ -142,7 +143,7 @@ def check_unpacked(size: int, limit: int) -> None:
     """Refuse a file that unpacks to more bytes than the limit."""
     if size > limit:
         raise FileError(
-            f"it unpacks to more than {format_bytes(limit)}. If it is to be trusted and fits in "
+            f"it unpacks to more than {format_bytes(limit)}. If you trust it and it fits in "
             f"memory, set {LIMIT_VARIABLE} to a larger number of bytes"
         )
 
@@ -208,8 +209,8 @@ def reading(path: Path) -> Iterator[None]:
         if isinstance(error, ImportError):
             raise
         raise ValueError(
-            f"{path} is damaged, or not of the kind that its name says ({cause(error)}): write it "
-            "again"
+            f"{path} is damaged, or is not the kind of file that its name says ({cause(error)}): "
+            "write it again"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""``.npy`` and ``.npz`` files from anywhere: what they declare is checked before it is believed."""
+"""``.npy`` and ``.npz`` files from any source: what they declare is checked before it is used."""
 
 import math
 import os
@@ -26,9 +26,9 @@ _PARTS = {  # arrays of each form of sparse matrix, in the order that SciPy take
 
 
 def read_npy(stream: BinaryIO, size: int | None = None, what: str = "it does not hold") -> Array:
-    """An array of a stream of ``size`` bytes, of its file if None; never a pickle.
+    """Read an array from a stream of ``size`` bytes (the size of its file if None); never a pickle.
 
-    An array that the stream is too short for is refused before there is memory set aside for it.
+    If the stream is too short for the array, it is refused before memory is allocated.
     """
     size = os.fstat(stream.fileno()).st_size if size is None else size
     begin = stream.tell()
@@ -42,7 +42,7 @@ def read_npy(stream: BinaryIO, size: int | None = None, what: str = "it does not
     needed, held = math.prod(shape) * dtype.itemsize, size - (stream.tell() - begin)
     if min(shape, default=0) < 0 or (needed > held and not dtype.hasobject):
         raise FileError(
-            f"it declares an array of shape {shape}, {format_bytes(needed)}, and holds "
+            f"it declares an array of shape {shape}, {format_bytes(needed)}, but holds "
             f"{format_bytes(held)}: write it again"
         )
     stream.seek(begin)
@@ -64,7 +64,7 @@ class Archive:
 
     def __getitem__(self, name: str) -> Array:
         if name not in self:
-            raise FileError(f"it has no array {name!r}, but {self._listed()}")
+            raise FileError(f"it has no array {name!r}; it has {self._listed()}")
         entry = self._entries[name]
         with self._zip.open(entry) as stream:
             what = f"{name!r} in it is not"
@@ -87,7 +87,7 @@ class Archive:
                 raise FileError(f"it holds a sparse matrix of form {form!r}: save it as csr")
         elif "indptr" not in self:
             raise FileError(
-                "it holds neither an array 'X' nor the parts of a sparse matrix, but "
+                "it holds neither an array 'X' nor the parts of a sparse matrix; it has "
                 + self._listed()
             )
         data, *places = (self[name] for name in _PARTS[form])

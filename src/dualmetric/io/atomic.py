@@ -28,7 +28,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file that replaces ``path`` at the end, as `write_atomically` does.
 
-    What processes that were killed left in the same folder is removed.
+    Files that killed processes left in the same folder are removed.
     """
     given, path = Path(path), Path(os.path.realpath(path))
     refuse_special(given)
@@ -101,4 +101,6 @@ def refuse_special(path: Path, prefix: str = "") -> None:
     """Refuse a device, a pipe or a socket: it would be replaced, not written to."""
     # tested with the name as given: a link in /proc may lead to something without a name
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise ValueError(f"{prefix}{path} is not a regular file (a device or a pipe); name a file")
+        raise ValueError(
+            f"{prefix}{path} is not a regular file but a device or a pipe: give the name of a file"
+        )

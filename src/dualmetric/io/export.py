@@ -34,7 +34,7 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     metric : Metric
-        A Euclidean metric without tf-idf or a lift; others are more than a matrix.
+        A Euclidean metric without tf-idf or a lift, which a matrix cannot hold.
     path : str or path
         File to write, in one step.
     """
@@ -175,7 +175,7 @@ def to_onnx(metric: Any, path: str | os.PathLike[str]) -> None:
     """Write the metric, with all its steps, as an ONNX model, and check it in onnxruntime.
 
     Its input ``rows`` is float32 of shape (n, n_features), its output ``vectors`` float32 of shape
-    (n, rank). Where `Metric` refuses negative counts, the model takes them for zero.
+    (n, rank). `Metric` refuses negative counts; the model treats them as zero.
 
     The model of a `Matcher` has a second input ``others``, as many rows, and a second output
     ``probability`` of shape (n, 1): that each row and the same row of the others are the same.
@@ -198,7 +198,7 @@ def to_onnx(metric: Any, path: str | os.PathLike[str]) -> None:
     size = 4 * sum(array.size for array in arrays if array is not None)
     if size > _LARGEST_ONNX:
         raise ValueError(
-            f"an ONNX file holds less than 2 GB, and this metric takes {size / 1e9:.1f} GB in "
+            f"an ONNX file can hold less than 2 GB, but this metric takes {size / 1e9:.1f} GB in "
             "float32: reduce it first, with metric.truncate(rank)"
         )
     model = _onnx_model(metric, steps, onnx, matcher)

@@ -53,7 +53,7 @@ _TOKEN = re.compile(r'[,\[{]|"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # never looks b
 
 
 def save(path: str | os.PathLike[str], metric: Any, matching: Matching | None = None) -> None:
-    """Write a metric, its ``info`` and, where that does not name one, the version of dualmetric.
+    """Write a metric and its ``info``, to which the version of dualmetric is added if it has none.
 
     ``matching`` is what `dualmetric.matching.Matcher` keeps beside its metric.
     """
@@ -132,8 +132,8 @@ def load_with_matching(
         raise ValueError(f"{path} is damaged: {error}") from None
     if "checksum" not in header:
         warn(
-            f"{path} has no checksum, so that damage to its numbers goes unnoticed: it was written "
-            "by dualmetric 0.1. Metric.load(path).save(path) adds one"
+            f"{path} was written by dualmetric 0.1 and has no checksum, so damage to its numbers "
+            "would not be noticed. Metric.load(path).save(path) adds one"
         )
     return metric, matching
 
@@ -224,7 +224,7 @@ def _verify(header: dict[str, Any], text: str, tensors: dict[str, Array]) -> Non
     if found is not None:
         same = found[1] == _checksum(text[: found.start()] + "}", tensors)
     if not same:
-        raise FileError("its checksum does not fit: some of its bytes have changed")
+        raise FileError("its checksum is wrong: some of its bytes have changed")
 
 
 def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
@@ -232,8 +232,8 @@ def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
     allowed = _TENSORS[header["version"]]
     if not allowed.issuperset(tensors):
         raise FileError(
-            f"it holds tensors named {reprlib.repr(sorted(tensors))}, and a metric of its "
-            f"version has only {', '.join(sorted(allowed))}"
+            f"it holds tensors named {reprlib.repr(sorted(tensors))}, but a metric of its version "
+            f"has only {', '.join(sorted(allowed))}"
         )
     before = header.get("before", {})
     if not isinstance(before, dict):
@@ -242,10 +242,10 @@ def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
         raise FileError("it has tensors of a step that it does not describe")
     for described, landmarks in ((header, "landmarks"), (before, "before.landmarks")):
         if ("gamma" in described) != (landmarks in tensors):
-            raise FileError("of landmarks and gamma, one is missing")
+            raise FileError("it has landmarks without gamma, or gamma without landmarks")
     for prefix in ("", "before."):
         if (f"{prefix}blocks" in tensors) != (f"{prefix}block_weights" in tensors):
-            raise FileError("of blocks and block_weights, one is missing")
+            raise FileError("it has blocks without block_weights, or block_weights without blocks")
     held = {name for name in tensors if name.startswith("match.")}
     if ("match" in header) != bool(held) or len(held) not in (0, len(_MATCH)):
         raise FileError("a part of its matcher is missing")
@@ -259,12 +259,12 @@ def _check_tensors(header: dict[str, Any], tensors: dict[str, Any]) -> None:
 
 
 def check_matching(described: Any, arrays: dict[str, Array]) -> None:
-    """Refuse numbers that no matcher has."""
+    """Refuse numbers that a matcher cannot have."""
     table, distance, same = arrays["table"], arrays["distances"], arrays["same"]
     entities, n = arrays["entities"], len(arrays["distances"])
     form = described.get("form") if isinstance(described, dict) else None
     if form not in ("logistic", "squared", "isotonic"):
-        raise ValueError("its matcher has no form that is known")
+        raise ValueError("the form of its matcher is not known")
     prevalence, groups = described.get("prevalence"), described.get("groups")
     is_share = isinstance(prevalence, float) and 0.0 < prevalence < 1.0
     if (prevalence is not None and not is_share) or not isinstance(groups, bool):
@@ -275,9 +275,9 @@ def check_matching(described: Any, arrays: dict[str, Array]) -> None:
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise ValueError("its matcher holds NaN or infinity")
     if not (np.diff(distance) >= 0).all() or distance[0] < 0:
-        raise ValueError("the distances of its matcher are not sorted, or below zero")
+        raise ValueError("the distances of its matcher are not sorted, or some are below zero")
     if not np.isin(same, (0.0, 1.0)).all() or not 0 < same.sum() < n:
-        raise ValueError("the labels of its matcher are not 0 and 1, of both kinds")
+        raise ValueError("the labels of its matcher must be 0 and 1, with both kinds present")
     if (entities != np.trunc(entities)).any() or np.abs(entities).max() >= 2.0**53:
         raise ValueError("the entities of its matcher are not whole numbers")
     if form != "isotonic":
@@ -287,7 +287,7 @@ def check_matching(described: Any, arrays: dict[str, Array]) -> None:
         fits = bool((np.diff(distances) >= 0).all() and (np.diff(shares) <= 0).all())
         fits = fits and bool(shares.min() > 0 and shares.max() < 1)
     if not fits:
-        raise ValueError("the probability of its matcher is not one that falls with the distance")
+        raise ValueError("the probability of its matcher does not fall with the distance")
 
 
 def _check_outline(path: Path) -> None:
@@ -328,7 +328,7 @@ def _parse(path: Path, text: str, limit: int) -> dict[str, Any]:
         raise FileError("its description is incomplete")
     if n_features > MOST_FEATURES:
         raise FileError(
-            f"it claims {reprlib.repr(n_features)} features, and a metric file has at most "
+            f"it declares {reprlib.repr(n_features)} features, but a metric file has at most "
             f"{MOST_FEATURES:,}"
         )
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)

@@ -41,7 +41,7 @@ class _Group(NamedTuple):
 
 
 class ParquetRows:
-    """Rows in Parquet files, which `open_parquet` makes; every learner accepts them as X.
+    """Rows in Parquet files, as `open_parquet` returns them; every estimator accepts them as X.
 
     ``rows[a:b]`` reads the row groups that hold these rows, and of them only the features. Several
     threads may read at the same time.
@@ -49,13 +49,14 @@ class ParquetRows:
     Attributes
     ----------
     shape, dtype, chunks : tuple of int, dtype, tuple of tuple of int
-        As of a Dask array: float32 if it holds every number exactly, else float64, and one chunk
-        for each row group: ``dask.array.from_array(rows, chunks=rows.chunks)`` reads each once.
+        As for a Dask array. The type is float32 if that holds every number exactly, otherwise
+        float64. There is one chunk for each row group, so that
+        ``dask.array.from_array(rows, chunks=rows.chunks)`` reads each once.
     feature_names, label_column : tuple of str or None, str or None
         Names of the columns, if the features are not one column of vectors; and of the column, or
         the ``name=value`` folders, with the labels.
     id_column : str or None
-        Name of a column such as ``id`` that is no feature; see `ids`.
+        Name of a column such as ``id`` that is not a feature; see `ids`.
     files : tuple of Path
         The files, in the order of their rows.
     """
@@ -182,7 +183,7 @@ class ParquetRows:
                 row += batch.num_rows
                 if row >= stop:
                     return
-            raise FileError(f"it ends {stop - row:,} rows before its footer says")
+            raise FileError(f"it ends {stop - row:,} rows earlier than its footer says")
 
     def _numbers(self, pa: Any, batch: Any, first_row: int) -> Array:
         """Numbers of a batch; ``first_row`` is its first row in the file."""
@@ -224,12 +225,12 @@ def open_parquet(
         Column with the labels, or the name in ``name=value`` folders. By default ``label`` or
         ``y``, if there is one.
     drop : sequence of str, optional
-        Columns that are not features. Text in a column with a name such as ``id`` never is.
+        Columns that are not features. A text column with a name such as ``id`` never is a feature.
 
     Returns
     -------
     ParquetRows
-        What ``fit``, ``transform`` and ``score`` accept as X; its ``labels()`` are their y.
+        Rows that ``fit``, ``transform`` and ``score`` accept as X; its ``labels()`` are the y.
 
     Examples
     --------

@@ -3,7 +3,8 @@
 - ``.npz``: ``X``, or the parts of a sparse matrix (also those that ``scipy.sparse.save_npz``
   writes), and perhaps ``y``, ``class_names``, ``feature_names``, ``train_idx`` and ``test_idx``.
 - ``.npy``: the rows alone.
-- ``.svm``, ``.libsvm``, ``.svmlight``: a label, and ``index:value`` of the numbers but zeros.
+- ``.svm``, ``.libsvm``, ``.svmlight``: a label, and ``index:value`` for each number that is not
+  zero.
 - ``.csv``: a header, one column per feature, and perhaps a column of labels.
 - ``.parquet``: the same, or a column of vectors; needs ``dualmetric[parquet]``.
 - a folder of ``.parquet`` files with the same columns.
@@ -41,7 +42,7 @@ from .parquet import column_names as parquet_names
 from .parquet import import_pyarrow, open_parquet
 
 MAPPED_ABOVE = 2**26
-"""Size in bytes above which files are not read as a whole, but when rows are needed."""
+"""Size in bytes above which files are not read as a whole; rows are read when they are needed."""
 STREAMED = ("npy", "parquet")
 """Forms that are written block by block, so that not all rows need be in memory."""
 
@@ -73,11 +74,13 @@ def read_rows(
     label_column : str, optional
         Column of a ``.csv`` or ``.parquet`` file with the labels; by default ``label`` or ``y``.
     n_features : int, optional
-        Width that svmlight rows, whose last features may be zero in all, are padded to.
+        Number of features to pad svmlight rows to, in which the last features may be zero in all
+        rows.
     columns, drop : sequence of str, optional
         Columns of a ``.csv`` or ``.parquet`` file that are the features, in this order, and columns
-        that are left out. By default all but the labels are features, and text in a column with a
-        name such as ``id``. A column of ids that is no feature is read as ``ids``.
+        that are left out. By default all columns are features, except for the labels and for text
+        in a column with a name such as ``id``. A column of ids that is not a feature is read as
+        ``ids``.
 
     Returns
     -------
@@ -87,12 +90,12 @@ def read_rows(
     path = existing(path, or_folder=True)
     if label_column is not None and not is_table(path):
         raise ValueError(
-            f"{path} has no named columns, so none is named {label_column!r}: give the labels in a "
-            "separate file"
+            f"{path} has no named columns, so there is no column {label_column!r}: give the labels "
+            "in a separate file"
         )
     if (columns is not None or drop) and not is_table(path):
         raise ValueError(
-            f"{path} has no named columns to choose from: take columns of its array instead"
+            f"{path} has no named columns to choose from: select columns of its array instead"
         )
     wanted = Wanted(label_column, None if columns is None else tuple(columns), tuple(drop))
     rows = _read(path, wanted, n_features, labels is None)
@@ -147,9 +150,7 @@ def write_rows(
     path = Path(path)
     form = check_writable_form(path)
     if form not in ("npz", "svmlight"):
-        ops.require_dense(
-            X, f"{path}: the rows are sparse, and .{form} cannot hold them: write .npz or .svm"
-        )
+        ops.require_dense(X, f"{path}: .{form} cannot hold sparse rows: write .npz or .svm")
     if form in STREAMED:
         write_row_blocks(path, [X], X.shape[0], y, ids, id_name)
         return
@@ -185,7 +186,7 @@ def write_row_blocks(
 
 
 def check_writable_form(path: str | os.PathLike[str]) -> str:
-    """Form of a file to write; an error if it is unknown or needs an extra."""
+    """Form of a file to write; raises an error if the form is unknown or an extra is missing."""
     form = form_of(Path(path))
     if form == "parquet":
         import_pyarrow()

@@ -1,7 +1,7 @@
-"""Files that hold what an update continues from: safetensors, with a description in JSON.
+"""Files with the state that an update continues from: safetensors, with a description in JSON.
 
 They are written beside a metric by ``save_state``, and checked on reading: every number that the
-solver relies on is compared with what it may be. Nothing is executed. The format is documented in
+solver relies on is checked. Nothing is executed. The format is documented in
 ``docs/file-format.md``.
 """
 
@@ -112,7 +112,9 @@ def _made(
             raise FileError(f"{name} must hold {'whole' if kinds == 'i' else 'finite'} numbers")
     version, method, parameters = header["version"], header["method"], dict(header["parameters"])
     if version != VERSION:
-        raise FileError(f"it has version {reprlib.repr(version)}, and this dualmetric reads 1")
+        raise FileError(
+            f"it has version {reprlib.repr(version)}, but this dualmetric reads version 1"
+        )
     d, n_rows, ids = header["n_features"], header["n_rows"], header["ids"]
     metrics = {
         name: Metric(
@@ -126,7 +128,7 @@ def _made(
     raw = _rows(tensors, n_rows, d)
     index, n = tensors["index"], len(ids)
     if index.shape != (n, 4) or (n and not 0 <= index.min() <= index.max() < n_rows):
-        raise FileError("its comparisons do not name rows of it")
+        raise FileError("its comparisons name rows that it does not hold")
     if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in ids):
         raise FileError("ids are not text or whole numbers")
     columns = {name: tensors[name] for name in (*_PER_COMPARISON, "born")}
