@@ -321,7 +321,9 @@ class TestFit:
         line = refused("fit", data, "--prior", "whitening")
         assert line.startswith("--prior whitening needs a --shrinkage below 1")
         line = refused("fit", data, "--prior", "identity", "--shrinkage", 0.3)
-        assert line.startswith("--shrinkage 0.3 goes with --prior none or --prior whitening: ")
+        assert line.startswith(
+            "--shrinkage 0.3 can be used with --prior none or --prior whitening only: "
+        )
         assert line.endswith(" or --shrinkage 1.0")
         assert not left(folder)
 
@@ -385,7 +387,7 @@ class TestFit:
 
     def test_one_class(self, folder):
         np.savez("a.npz", X=make_rows(30)[0], y=np.zeros(30, dtype=np.int64))
-        assert "y has one class only (0): " in refused("fit", "a.npz")
+        assert "y has only one class (0): " in refused("fit", "a.npz")
 
     def test_unknown_method(self, data, folder):
         line = refused("fit", data, "--method", "itml")
@@ -440,7 +442,7 @@ class TestFit:
         X, y = make_rows(30)
         np.savez("a.npz", X=X, y=y)
         done = run("fit", "a.npz", "--holdout", 0)
-        assert re.match(r"dualmetric: note: [\d,]+ active triplets were found where", done.stderr)
+        assert re.match(r"dualmetric: note: only [\d,]+ active triplets were found", done.stderr)
         assert "UserWarning" not in done.stderr
 
 
@@ -817,7 +819,7 @@ class TestTfidf:
 
     def test_what_is_no_count(self, data):
         line = refused("fit", data, "--tfidf")
-        assert "tf-idf is for counts, and the rows hold negative numbers" in line
+        assert "tf-idf is for counts, but the rows hold negative numbers" in line
 
     def test_auto_does_not_lift_counts(self):
         counts, y = make_counts(300, dtype=np.float32)
@@ -1606,7 +1608,7 @@ class TestBadInput:
     def test_unknown_form(self, learned, folder):
         (folder / "a.xls").write_text("")
         for arguments in (["fit", "a.xls"], *self.uses(learned, "a.xls")):
-            assert refused(*arguments).startswith("a.xls: files of rows end in .npz, ")
+            assert refused(*arguments).startswith("a.xls: files of rows must end in .npz, ")
         assert left(folder) == ["a.xls"]
 
     def test_absent_column(self, learned, folder):
@@ -1702,7 +1704,7 @@ class TestBadInput:
         os.mkfifo("pipe.npy")
         (folder / "link.npy").symlink_to("pipe.npy")
         for name in ("pipe.npy", "link.npy"):
-            said = f"{name} is not a regular file (a device or a pipe); name a file"
+            said = f"{name} is not a regular file but a device or a pipe: give the name of a file"
             for arguments in (["fit", data], ["transform", learned, data], ["export", learned]):
                 assert refused(*arguments, "-o", name) == f"--out: {said}"
             assert refused("evaluate", learned, data, "--json", name) == f"--json: {said}"

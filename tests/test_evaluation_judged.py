@@ -318,7 +318,7 @@ D, Q = np.eye(4), np.ones((3, 4))
         ((D, [[0, 1, 1], [0, 1, 2]], Q), "two grades"),
         ((D, [[0, 0]], Q[:, :3]), "queries have 3 features and documents 4"),
         ((D, sp.csr_matrix(np.ones((4, 3))), Q), r"shape \(3, 4\); got \(4, 3\)"),
-        ((D, Relevance([[0, 0, 1]], queries=Q)), "queries of their own"),
+        ((D, Relevance([[0, 0, 1]], queries=Q)), "their own queries"),
         ((D, Triplets([[0, 1, 2]])), "one label per document; got Triplets"),
         ((D, np.ones((4, 4)), Q), "got ndarray of shape \\(4, 4\\)"),
         ((D, [0, 1, 1]), "3 labels for 4 rows"),
@@ -335,7 +335,7 @@ def test_errors_of_options():
     with pytest.raises(ValueError, match=r"measure must be one of 'ndcg', .*; got 'auc'"):
         query_scores(D, [[0, 0]], Q, measure="auc")
     for k in (0, -1, 2.5, "3"):
-        with pytest.raises(ValueError, match="k must be a whole number, at least 1"):
+        with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
             ndcg(D, [[0, 0]], Q, k=k)
 
 

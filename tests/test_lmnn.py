@@ -260,7 +260,7 @@ def test_rows_that_move_toward_each_other_are_noticed():
 # --- the fit ----------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:LMNN's objective is least for the zero matrix")
+@pytest.mark.filterwarnings("ignore:LMNN's objective with push")
 @pytest.mark.parametrize("push", [0.0, 0.2, 0.5, 1.0])
 def test_history_never_rises(push, data):
     model = LMNN(push=push).fit(*data)
@@ -303,7 +303,10 @@ def test_one_feature_solved_by_hand(push):
 @pytest.mark.parametrize("n_components", [None, 2])
 def test_pull_alone_shrinks_everything_and_the_start_is_kept(n_components, data):
     X, y = data
-    with pytest.warns(UserWarning, match=r"least for the zero matrix with push=0: .* is kept"):
+    with pytest.warns(
+        UserWarning,
+        match=r"with push=0 is smallest for the zero matrix: .* is kept",
+    ):
         model = LMNN(n_components, push=0.0, tol=1e-12).fit(X, y)
     assert model.objective_ < 1e-8 * model.history_[0]
     reduced = X if n_components is None else PCA(2).fit_transform(X)
@@ -668,8 +671,8 @@ def test_fitted_attributes(data):
     ("y", "message"),
     [
         (None, "requires y to be passed"),
-        (np.zeros(60), "one class only: LMNN needs rows of at least two classes"),
-        (np.arange(60), "every class in y has one row only"),
+        (np.zeros(60), "only one class: LMNN needs rows of at least two classes"),
+        (np.arange(60), "every class in y has only one row"),
         (np.zeros(59), "59 labels for 60 rows"),
         (np.full(60, np.nan), "NaN"),
         (np.linspace(0, 1, 60), "Unknown label type"),

@@ -427,8 +427,8 @@ def test_bad_parameters(parameter, value, error, method, data):
     ("y", "message"),
     [
         (None, r"requires y .* pass labels, .* Triplets\(index\)"),
-        (np.zeros(60), "one class only"),
-        (np.arange(60), "every class in y has one row only"),
+        (np.zeros(60), "only one class"),
+        (np.arange(60), "every class in y has only one row"),
         (np.zeros(59), "59 labels for 60 rows"),
         (Triplets([(0, 1)]), r"\(N, 3\) array"),
         (Triplets([(0, 1, 60)]), "names a row that X does not have"),

@@ -156,7 +156,7 @@ class TestCheck:
             ([[0, 1], [1, 2]], [1, 2], r"same must hold True or 1 .*got \[1, 2\]"),
             ([[0, 1], [1, 2]], ["yes", "no"], "same must hold True or 1"),
             ([[0, 1], [1, 2]], [1.0, np.nan], "same must hold True or 1"),
-            ([[0, 1], [1, 2]], [0, -1], "no pair is the same: at least one is needed"),
+            ([[0, 1], [1, 2]], [0, -1], "no pair is the same: give at least one"),
             (
                 [[0, 1], [1, 2]],
                 np.ma.masked_array([1, 0], mask=[0, 1]),

@@ -625,16 +625,16 @@ def lifted(d):
         ({"prior": 3}, TypeError, "prior must be None, 'identity', .* got int"),
         ({"prior": np.eye(12)}, TypeError, "or a Metric; got ndarray"),
         ({"prior": True}, TypeError, "got bool"),
-        ({"prior": Metric(np.eye(5))}, ValueError, "over 5 features, and X has 12: use one that"),
-        ({"prior": lifted(12)}, ValueError, "there is a lift: .* use lift=None"),
-        ({"prior": Metric(np.eye(12)), "lift": "rbf"}, ValueError, "there is a lift: .*lift=None"),
+        ({"prior": Metric(np.eye(5))}, ValueError, "over 5 features, but X has 12: use one that"),
+        ({"prior": lifted(12)}, ValueError, "cannot be combined with a lift: use lift=None"),
+        ({"prior": Metric(np.eye(12)), "lift": "rbf"}, ValueError, "be combined with a lift"),
         ({"prior": Metric(np.eye(12), idf=np.ones(12))}, ValueError,
-         r"weighs counts by tf-idf.*pass prior\.replaced\(idf=None\)"),
+         r"weights counts by tf-idf.*pass prior\.replaced\(idf=None\)"),
         ({"prior": "whitening"}, ValueError, "needs a shrinkage below 1.* 0.9 is a good start"),
         ({"prior": "identity", "shrinkage": 0.5}, ValueError,
-         r"shrinkage=0\.5 goes with prior=None or prior='whitening': .* shrinkage=1\.0"),
-        ({"prior": Metric(np.eye(12)), "shrinkage": 0.5}, ValueError, r"shrinkage=0\.5 goes with"),
-        ({"prior": Metric(np.zeros((12, 1)))}, ValueError, "under prior, all rows .* use another"),
+         r"shrinkage=0\.5 can be used with prior=None or prior='whitening' only: "),
+        ({"prior": Metric(np.eye(12)), "shrinkage": 0.5}, ValueError, r"=0\.5 can be used with"),
+        ({"prior": Metric(np.zeros((12, 1)))}, ValueError, "have distance zero by the prior"),
     ],
 )  # fmt: skip
 def test_refused(estimator, options, error, message):
@@ -649,11 +649,11 @@ def test_refused(estimator, options, error, message):
     [
         (
             {"prior": "whitening", "shrinkage": 0.5},
-            "for up to 4,000 of them; X has 5,000: use prio",
+            "for at most 4,000 features, but X has 5,000: use prio",
         ),
         (
             {"prior": "identity", "power": 0.25},
-            r"power=0\.25 does not go with a prior on more than",
+            r"power=0\.25 cannot be combined with a prior on more than",
         ),
     ],
 )

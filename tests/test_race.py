@@ -221,7 +221,7 @@ def test_require_leaves_out_lifts(digits):
         assert search.metric_.lift is None
     with pytest.raises(ValueError, match="require='faiss' allows none: put None among the lifts"):
         MetricCV(require="faiss", **{**settings, "lifts": ["rbf"]}).fit(X, y)
-    with pytest.raises(ValueError, match="require='faiss' and blocks"):
+    with pytest.raises(ValueError, match="require='faiss' cannot be combined with blocks"):
         MetricCV(require="faiss", blocks=[32, 32]).fit(X, y)
 
 

@@ -64,7 +64,9 @@ class TestActive:
         active = active_triples(X, y)
         assert 0 < len(active) < 400
         assert 2 * 400 < len(all_triples(y)) < 2 * 3000
-        with pytest.warns(UserWarning, match=rf"{len(active):,} active .* {n_triplets:,} were"):
+        with pytest.warns(
+            UserWarning, match=rf"only {len(active):,} active .* {n_triplets:,} wanted"
+        ):
             found = sample_triplets(X, y, n_triplets, "active", rng)
         assert as_set(found) == active
 
@@ -93,7 +95,9 @@ class TestActive:
     def test_none_active_says_why_and_takes_neighbors(self, rng, n_triplets):
         y = np.repeat([0, 1], 10)
         X = rng.normal(size=(20, 2)) + 100.0 * y[:, None]
-        with pytest.warns(UserWarning, match=r"no active triplet.*ranks every row.*nearest neigh"):
+        with pytest.warns(
+            UserWarning, match=r"no active triplet.*ranks all sampled rows.*nearest neigh"
+        ):
             found = sample_triplets(X, y, n_triplets, "active", rng)
         everything = as_set(sample_triplets(X, y, 10_000, "neighbors", rng))
         assert len(found) == min(n_triplets, len(everything))
@@ -238,11 +242,11 @@ class TestBoth:
         assert as_set(first) != as_set(other)
 
     def test_one_class(self, rng, sampler):
-        with pytest.raises(ValueError, match="one class only"):
+        with pytest.raises(ValueError, match="only one class"):
             sample_triplets(rng.normal(size=(6, 2)), np.zeros(6), 10, sampler, rng)
 
     def test_every_class_of_one_row(self, rng, sampler):
-        with pytest.raises(ValueError, match="every class in y has one row only"):
+        with pytest.raises(ValueError, match="every class in y has only one row"):
             sample_triplets(rng.normal(size=(6, 2)), np.arange(6), 10, sampler, rng)
 
     def test_index_is_compact(self, rng, sampler):
@@ -371,8 +375,8 @@ class TestComparisons:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ([1.0, np.nan], r"{}\[1\] is nan: give finite numbers"),
-            ([np.inf, 1.0], r"{}\[0\] is inf: give finite numbers"),
+            ([1.0, np.nan], r"{}\[1\] is nan: all numbers must be finite"),
+            ([np.inf, 1.0], r"{}\[0\] is inf: all numbers must be finite"),
             ([1.0], r"{} must hold one number per comparison, shape \(2,\); got \(1,\)"),
             ([[1.0], [1.0]], r"{} must hold one number per comparison.*got \(2, 1\)"),
             (["a", "b"], r"{} must hold numbers; got"),
@@ -386,7 +390,7 @@ class TestComparisons:
 
     def test_negative_weight(self):
         with pytest.raises(
-            ValueError, match=r"weight\[1\] = -0\.5 is negative: weights start at 0"
+            ValueError, match=r"weight\[1\] = -0\.5 is negative: weights must be at least 0"
         ):
             Comparisons([[0, 1, 2, 3]] * 2, weight=[1, -0.5]).check(4)
 

@@ -136,7 +136,7 @@ def test_rows_that_changed_are_refused(tmp_path):
     answered(Session(X, path=path), 1).log.close()
     other = X.copy()
     other[0, 0] += 1e-9
-    with pytest.raises(ValueError, match="belongs to other rows than these"):
+    with pytest.raises(ValueError, match="has judgements about other rows"):
         Session(other, path=path)
     assert judgements.fingerprint(X) != judgements.fingerprint(X.astype(np.float32))
     assert judgements.fingerprint(sp.csr_matrix(X)) != judgements.fingerprint(sp.csr_matrix(other))
@@ -295,9 +295,9 @@ def test_more_judgements_than_are_learned_from(monkeypatch):
 
 def test_wrong_judgements_are_refused():
     session = Session(X)
-    with pytest.raises(ValueError, match="row 120 is not there"):
+    with pytest.raises(ValueError, match="there is no row 120"):
         session.judge(0, 120, True)
-    with pytest.raises(ValueError, match="not judged against itself"):
+    with pytest.raises(ValueError, match="cannot be judged against itself"):
         session.judge(3, 3, True)
     with pytest.raises(ValueError, match="at least 3 rows"):
         Session(X[:2])

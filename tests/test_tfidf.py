@@ -127,7 +127,7 @@ def test_idf_of_a_source_without_rows():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1.0, -1.0]], "tf-idf is for counts, and the rows hold negative numbers: pass raw"),
+        ([[1.0, -1.0]], "tf-idf is for counts, but the rows hold negative numbers: pass raw"),
         ([[1.0, 0.25]], "the rows hold numbers between 0 and 1: .* weighted already"),
         ([[1.0, np.nan]], "Input X contains NaN"),
         ([[1.0, np.inf]], "Input X contains infinity"),

@@ -316,7 +316,7 @@ def test_errors_leave_the_estimator_as_it_was():
     ]:
         with pytest.raises(ValueError, match=message):
             model.partial_fit(X0, y, ids=ids)
-    with pytest.raises(ValueError, match="no comparison is called 'x'"):
+    with pytest.raises(ValueError, match="no comparison has the id 'x'"):
         model.forget(["x"])
     with pytest.raises(ValueError, match="9 features"):
         model.partial_fit(np.ones((3, 9)), Triplets([[0, 1, 2]]))
@@ -329,9 +329,9 @@ def test_what_does_not_go_with_updating():
         DuOri().forget("a")
     with pytest.raises(ValueError, match="was fitted by fit"):
         DuOri(n_triplets=50).fit(X0, Y0).partial_fit(X0, Y0)
-    with pytest.raises(ValueError, match="lift does not go with updating"):
+    with pytest.raises(ValueError, match="lift cannot be used with partial_fit"):
         DuOri(lift="rbf").partial_fit(X0, Y0)
-    with pytest.raises(ValueError, match=r"shrinkage=0\.5 goes with updating only"):
+    with pytest.raises(ValueError, match=r"shrinkage=0\.5 can be used with partial_fit only"):
         DuOri(shrinkage=0.5).partial_fit(X0, Y0)
     model = DuOri(prior="identity", n_triplets=50).partial_fit(X0, Y0)
     assert not hasattr(model.fit(X0, Y0), "updating_")

@@ -104,8 +104,8 @@ def test_rows_used():
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (np.zeros((4, 5000)) + np.arange(4)[:, None], [0, 0, 1, 1], "for up to 4,000 of them"),
-        (np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1], "no scatter to whiten by"),
+        (np.zeros((4, 5000)) + np.arange(4)[:, None], [0, 0, 1, 1], "for at most 4,000 features"),
+        (np.repeat(np.eye(2), 2, axis=0), [0, 0, 1, 1], "no scatter to whiten with"),
         (np.ones((4, 3)), [0, 0, 1, 1], "all rows of X are the same"),
         (np.eye(4), None, "requires y to be passed"),
     ],

@@ -55,7 +55,7 @@ def test_warns_with_the_residual(problem, monkeypatch, rng, whitened):
     monkeypatch.setattr(krylov, "_MAX_PRODUCTS", 2)
     with pytest.warns(
         ConvergenceWarning,
-        match=r"the metric's 5 directions were found only to 0\.\d+ of the .* eigen_tol = 1e-06",
+        match=r"the 5 directions of the metric have a residual of 0\.\d+ of the .* eigen_tol=1e-06",
     ) as seen:
         values, vectors, residual = leading_part(X, C, 5, rng, scatter, tolerance=1e-6)
     assert residual > 1e-6

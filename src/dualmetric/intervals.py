@@ -1,4 +1,4 @@
-"""Intervals of scores by the bootstrap: what could be chance, and what could not."""
+"""Confidence intervals of scores by the bootstrap."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ def bootstrap_interval(
     n_draws: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Interval in which the mean of such values lies, by the percentile bootstrap.
+    """Confidence interval of the mean of some values, by the percentile bootstrap.
 
     Parameters
     ----------
     values : array-like of shape (n,)
         One per query. NaN are left out.
     groups : array-like of shape (n,), optional
-        The group of each value, such as a thread, a user or an entity: whole groups are drawn.
-        Use it where values of a group are alike: taken one by one, they would look like more
+        The group of each value, such as a thread, a user or an entity: whole groups are drawn. Use
+        it if values within a group are similar: drawn one by one, they would seem to be more
         evidence than they are.
     level : float, default=0.95
         Share of the resampled means that lie in the interval.
@@ -73,11 +73,11 @@ def paired_interval(
     n_draws: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Interval of mean(a) − mean(b), where both hold one value per query, for the same queries.
+    """Confidence interval of mean(a) − mean(b), for two scores of the same queries.
 
-    Queries are drawn together with both their values: what makes a query hard for both distances
-    cancels, so that small differences show. An interval above zero says that ``a`` is better by
-    more than chance. Queries with NaN are left out. The parameters are those of
+    Queries are drawn together with both their values. What makes a query hard for both distances
+    cancels, so small differences become visible. An interval above zero says that ``a`` is better
+    by more than chance. Queries with NaN are left out. The parameters are those of
     `bootstrap_interval`.
     """
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
@@ -89,17 +89,17 @@ def best_of_interval(
 ) -> tuple[float, float]:
     """Interval of how much the best of many candidates is better than ``other``.
 
-    The best of many looks better than it is: it was chosen by the same queries. So in each draw the
-    candidate that is best on the queries drawn is judged on those that were not drawn. These are
-    about a third of all, and what they say spreads more than all would: the interval is narrowed
-    by the square root of their share.
+    The best of many candidates looks better than it is, because it was chosen by the same queries.
+    So in each draw the candidate that is best on the queries drawn is judged on those that were not
+    drawn. These are about a third of all queries, so their mean varies more than that of all; the
+    interval is narrowed by the square root of their share.
 
     Parameters
     ----------
     candidates : array-like of shape (n_candidates, n)
         One value per query; queries with NaN are left out.
     other : array-like of shape (n,)
-        The same for what they are compared with.
+        The same for the method that they are compared with.
     level, n_draws, seed
         As in `bootstrap_interval`.
 
@@ -122,9 +122,10 @@ def best_of_gains(
 ) -> tuple[float, float, float]:
     """Expected gain of the best, and the ends of its interval: see `best_of_interval`.
 
-    ``mutual`` says that queries are each other's answers, as rows that rank each other are. A row
+    ``mutual`` says that queries are each other's answers, as for rows that rank each other. A row
     then counts twice, as a query and as an answer, and the mean varies up to twice as much as that
-    of independent queries (Hájek's projection of a statistic of pairs): the interval is as wide.
+    of independent queries (Hájek's projection of a statistic of pairs), so the interval is made
+    twice as wide.
     """
     gains = np.asarray(candidates, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     gains = gains[:, ~np.isnan(gains).any(axis=0)].T

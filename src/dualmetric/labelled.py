@@ -12,7 +12,7 @@ from ._types import Array
 from ._validation import check_labels, joined_labels, warn
 
 MOST_QUERIES = 1000
-"""Rows that query those that are not in memory, where it is not said which."""
+"""Number of queries for rows that are not in memory, if the user does not choose them."""
 
 
 def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
@@ -29,20 +29,20 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     queries : int or array-like of int, optional
-        Row numbers of the queries, or how many to choose, always the same and evenly over the
-        rows. None is all rows; of a Dask array, 1,000, or fewer where classes are so large that
-        these would have to be compared in several passes, but at least 20.
+        Row numbers of the queries, or how many to choose; they are chosen evenly over the rows, and
+        always the same ones. None uses all rows. For a Dask array, None uses 1,000 rows; fewer, but
+        at least 20, if classes are so large that 1,000 would need several passes.
 
     Returns
     -------
     float
-        Between 0 and 1; 1 where every row has all of its class before any other row.
+        Between 0 and 1; 1 if every row ranks all rows of its class before all others.
 
     Warns
     -----
     UserWarning
-        Where classes have a single row. Such rows have nothing to find and are left out as
-        queries; they stay among the rows that the others rank.
+        If classes have a single row. Such rows have nothing to find and are left out as queries;
+        they stay among the rows that the others rank.
 
     See Also
     --------
@@ -69,7 +69,7 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     """Average precision of each row as a query of all the others.
 
     The parameters are those of `mean_average_precision`. Returns one number per query, in float64
-    and where X is; NaN for rows that are the only one of their class.
+    and on the device of X; NaN for rows that are the only one of their class.
 
     Notes
     -----
@@ -78,18 +78,18 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     distance that is not greater.
 
     Distances are computed in float64 as ‖a‖² + ‖b‖² − 2a·b. Dense rows are first moved so that a
-    row near the mean is the origin: unlike the mean itself, this keeps integers integers, and so
-    the ties of data on a grid exact. Sparse rows stay where they are. Equal rows are always at
-    equal distances, and at distance zero from each other. Any other distances that are equal on
-    paper may differ by rounding, and squared distances that differ by less than about 1e-15 of
-    the squared norms may come in any order.
+    row near the mean is the origin: unlike the mean itself, this keeps integers as integers, so
+    that ties of data on a grid are exact. Sparse rows stay where they are. Equal rows are always at
+    equal distances, and at distance zero from each other. Any other distances that are
+    mathematically equal may differ by rounding, and squared distances that differ by less than
+    about 1e-15 of the squared norms may come in any order.
 
     No more than about 32 MB of distances are held at once (or one row of them in each thread,
     where that is more). While this runs, BLAS is limited to one thread in the whole process.
 
-    A Dask array is not collected: its blocks are compared with the queries where they lie, in two
-    passes for every sixteen million pairs of a query and a row of its class. Distances are then
-    computed by differences; ties are counted in the same way.
+    A Dask array is not collected: its blocks are compared with the queries by the workers that hold
+    them, in two passes for every sixteen million pairs of a query and a row of its class. Distances
+    are then computed by differences; ties are counted in the same way.
     """
     rows, y = open_rows(X, y)
     classes = check_labels(y, rows.shape[0], "y")
@@ -105,7 +105,9 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
         queries = _affordable_queries(counts[labels])
     chosen = np.arange(n) if queries is None else chosen_queries(queries, n)
     if not (counts[labels[chosen]] > 1).any():
-        raise ValueError("each query is the only row of its class: choose others, or more")
+        raise ValueError(
+            "each query is the only row of its class: choose other queries, or more of them"
+        )
     if not rows.in_memory:
         from ._rows.ranking import average_precisions as ranked_in_blocks
 
@@ -121,7 +123,7 @@ def _affordable_queries(class_sizes: Array) -> int:
 
 
 def chosen_queries(queries: Any, n: int) -> Array:
-    """Numbers of the rows that query, of n."""
+    """Row numbers of the queries, for n rows."""
     if isinstance(queries, Integral) and not isinstance(queries, bool):
         if queries < 1:
             raise ValueError(f"queries must be at least 1, or row numbers; got {queries}")
@@ -140,14 +142,14 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
     Parameters
     ----------
     X_train, X_test : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged. Those of a Dask X_train are
-        searched where they lie, in one pass; of a Dask X_test 1,000 are classified, always the
-        same and evenly over the rows.
+        The rows, after any transformation that is to be judged. A Dask X_train is searched by the
+        workers that hold it, in one pass. Of a Dask X_test, 1,000 rows are classified; they are
+        chosen evenly, and always the same ones.
     y_train, y_test : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     k : int, default=5
-        How many training rows vote. Where two classes have as many votes, the first in sorted
-        order wins, as in `sklearn.neighbors.KNeighborsClassifier`.
+        How many training rows vote. If two classes have the same number of votes, the first in
+        sorted order wins, as in `sklearn.neighbors.KNeighborsClassifier`.
 
     Returns
     -------
@@ -174,7 +176,7 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
         test_labels = test_labels[classified]
     queries = ranking.check_float64(test.take(classified))
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be a whole number, at least 1; got {k!r}")
+        raise ValueError(f"k must be a whole number of at least 1; got {k!r}")
     if k > train.shape[0]:
         raise ValueError(
             f"k = {k} neighbours cannot be found among {train.shape[0]} training rows; give a "
@@ -194,7 +196,7 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
 
 
 def most_votes(votes: Array) -> Array:
-    """The number that each row holds most often; the smallest of those that are equally often."""
+    """The most frequent number of each row; the smallest one if several are equally frequent."""
     ordered = np.sort(votes, axis=1)
     counts = (votes[:, None, :] == ordered[:, :, None]).sum(axis=2)
     return ordered[np.arange(len(votes)), counts.argmax(axis=1)]

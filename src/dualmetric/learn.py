@@ -40,7 +40,7 @@ from .solver import DualSolution, Epoch, solve_dual
 from .supervision import Comparisons, Supervision
 
 PRIOR_REG = 0.01
-"""λ with a prior, where none is given."""
+"""Default of λ with a prior."""
 
 SPAN_LIMIT = 2000
 """Rows up to which n × n inner products and their eigenvectors are cheap."""
@@ -59,7 +59,7 @@ class Clock:
         self._begin = perf_counter()
 
     def stop(self, name: str) -> None:
-        """Book the time since the last stop to the given part."""
+        """Add the time since the last stop to the given part."""
         now = perf_counter()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._begin
         self._begin = now
@@ -104,8 +104,8 @@ def learn(
 ) -> DualFit:
     """Learn a metric from checked rows and what is known about them.
 
-    W is the scatter within classes, where it is known from more rows than X holds. ``callback`` is
-    called with each `Epoch` as it ends.
+    W is the scatter within classes, if it is known from more rows than X holds. ``callback`` is
+    called with an `Epoch` at the end of each epoch.
     """
     clock = Clock()
     lifted = lift_rows(X, options, rng)

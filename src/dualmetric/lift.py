@@ -1,4 +1,4 @@
-r"""Lift: rows mapped to kernel features, so that a linear metric there is a non-linear one here.
+r"""Lift: rows mapped to kernel features; a linear metric of these is non-linear in the rows.
 
 With landmarks z₁ … z_q drawn from the training rows, a row becomes its kernel values
 
@@ -17,7 +17,7 @@ from ._arrays.namespace import blocks_of, like, namespace, precision, to_numpy
 from ._types import Matrix
 
 LANDMARKS = 2000
-"""Landmarks drawn where there are as many rows."""
+"""Number of landmarks, if there are as many rows."""
 
 _SMALLEST = 1e-5  # eigenvalues of the landmarks' kernel kept, relative to the largest
 _PAIRS = 10_000  # of rows whose distances give the width of the kernel
@@ -62,8 +62,8 @@ def rbf_lift(
     """
     ops.require_dense(
         X,
-        "lift='rbf' is for dense rows of few features: sparse rows are in many dimensions already; "
-        "use lift=None",
+        "lift='rbf' is for dense rows with few features; sparse rows have many dimensions "
+        "already: use lift=None",
     )
     n = X.shape[0]
     chosen = np.sort(rng.choice(n, min(n, n_landmarks), replace=False))
@@ -72,8 +72,8 @@ def rbf_lift(
     median = float(np.median(ops.sq_distances(X, left[apart], right[apart])))
     if median == 0.0:
         raise ValueError(
-            "half of the pairs of rows are equal, so the rows have no typical distance to lift "
-            "by: remove duplicates, or use lift=None"
+            "half of the pairs of rows are equal, so the width of the kernel cannot be chosen: "
+            "remove duplicates, or use lift=None"
         )
     ops.check_range(median, X)
     landmarks = ops.take_rows(X, chosen)

@@ -1,4 +1,4 @@
-"""Metric: what happens to a row, and what people do with it."""
+"""Metric: how rows are transformed and compared."""
 
 import os
 from collections.abc import Sequence
@@ -43,38 +43,38 @@ class Metric:
 
     With ``distance="cosine"``, a row x becomes (Lᵀx − c)/‖Lᵀx − c‖, and the distance is the
     Euclidean one between such rows of length one: its square is 2 − 2 cos, so that it ranks as the
-    cosine does. A row with Lᵀx = c has no direction; it stays zero, at distance one from all that
-    have.
+    cosine does. A row with Lᵀx = c has no direction: it stays zero, at distance one from all rows
+    that have one.
 
     With ``idf``, rows are counts, and x above is what `tfidf.weigh` makes of them. With ``lift``,
     x above is the kernel values of a row with landmarks, and the distance is not linear in the
     features.
 
     With ``outside``, the plain distance counts outside the columns of L: M = LLᵀ + ω²(I − UUᵀ),
-    where U has the same columns at length one. It is how a metric over many features keeps what
-    the plain distance knows and corrects it in a few directions.
+    where U has the same columns at length one. In this way a metric over many features keeps the
+    plain distance and corrects it in a few directions.
 
     With ``blocks``, x above is a row whose columns are multiplied by √w, where w is the weight of
     their block. For the cosine, the part of the row in each block is scaled to length one first,
     unless each column is a block of its own.
 
-    With ``before``, x above is what another metric makes of a row: a whitened row of length one,
+    With ``before``, x above is a row transformed by another metric: a whitened row of length one,
     for example.
 
     Parameters
     ----------
     factor : array-like of shape (n_features, rank) or None
-        L. None stands for the identity, the plain Euclidean distance. With a lift, it is needed,
-        and has a row for each landmark.
+        L. None stands for the identity, the plain Euclidean distance. With a lift, it is required
+        and has one row for each landmark.
     n_features : int, optional
-        Width of the rows that the metric applies to; needed only where ``factor`` is None.
+        Number of features of the rows; needed only if ``factor`` is None.
     feature_names : sequence of str, optional
         Their names.
     info : dict, optional
         How the metric was made; anything that JSON can hold.
     centre : array-like of shape (rank,), optional
-        c, the mean of the transformed training rows; None is zero. For the cosine only: it would
-        change no Euclidean distance.
+        c, the mean of the transformed training rows; None stands for zero. For the cosine only,
+        because it does not change Euclidean distances.
     distance : {"euclidean", "cosine"}, default="euclidean"
         How transformed rows are compared. Kept as the attribute ``kind``, since ``distance`` is
         the method.
@@ -82,7 +82,7 @@ class Metric:
         Weights of the features in tf-idf, as `tfidf.fit_idf` gives them; None leaves rows as
         they are.
     lift : dualmetric.lift.Lift, optional
-        Landmarks and the width of the kernel; for dense rows, and so not together with ``idf``.
+        Landmarks and the width of the kernel, for dense rows; not together with ``idf``.
     outside : float, default=0.0
         ω. Above 0, the columns of ``factor`` must be orthogonal, and there is no lift.
     before : Metric, optional
@@ -162,14 +162,14 @@ class Metric:
 
     @property
     def rank(self) -> int:
-        """Number of directions the distance looks at."""
+        """Number of directions that the distance depends on."""
         if self.factor is not None and not self.outside:
             return self.factor.shape[1]
         return self.n_features if self.before is None else self.before.rank
 
     @property
     def first(self) -> "Metric":
-        """The step that rows meet first: ``before``, or the metric itself."""
+        """The first step that is applied to rows: ``before``, or the metric itself."""
         return self if self.before is None else self.before
 
     def transform(self, X: Any) -> Matrix:
@@ -179,7 +179,7 @@ class Metric:
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Rows in the original features: counts, where the metric has ``idf``; dense, where it has
-            a lift. Of a data frame (pandas, Polars, PyArrow, Dask), the columns with the names of
+            a lift. From a data frame (pandas, Polars, PyArrow, Dask), the columns with the names of
             the features are taken, in any order. A memory map, or an object with ``shape``,
             ``dtype`` and row slicing (HDF5, Zarr, `open_parquet`), is read in blocks. An array on a
             device (PyTorch, CuPy) stays there.
@@ -188,10 +188,10 @@ class Metric:
         -------
         array of shape (n_samples, rank)
             XL, or k(X)L with a lift, in the precision of X; for the cosine, centred and scaled to
-            rows of length one. Where the factor is the identity, X itself or a weighted or scaled
-            copy: sparse if X is. With ``outside``, dense rows of n_features numbers; `distance` and
-            `pairwise` need no such rows. Of a Dask X, a Dask array with the same chunks of rows, of
-            which nothing is computed.
+            rows of length one. If the factor is the identity, this is X itself or a weighted or
+            scaled copy, sparse if X is. With ``outside``, these are dense rows of n_features
+            numbers; `distance` and `pairwise` do not need them. For a Dask X, this is a Dask array
+            with the same chunks of rows, not computed yet.
         """
         return self.open_rows(X).map(self.apply, self.rank)
 
@@ -227,7 +227,7 @@ class Metric:
     def _factor_inputs(self, X: Matrix) -> Matrix:
         """Rows as the lift or L takes them: a new array or X itself, which is left as it is."""
         if self.lift is not None:
-            ops.require_dense(X, "this metric is lifted, which takes dense rows: pass X.toarray()")
+            ops.require_dense(X, "a metric with a kernel lift takes dense rows: pass X.toarray()")
         if self.before is not None:
             return self.before.apply(X)
         X = self.weighted(X)
@@ -269,7 +269,7 @@ class Metric:
         return [*first, self.replaced(factor=written, outside=0.0)]
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B; lazy where one is a Dask array."""
+        """Distance between each row of A and the same row of B; lazy if one is a Dask array."""
         check_same_device(A, B)
         (a, image_a), (b, image_b) = self._two_parts(A), self._two_parts(B)
         known = [part.shape[0] for part in (a, b) if part.shape[0] == part.shape[0]]
@@ -346,9 +346,9 @@ class Metric:
     def matrix(self) -> Array:
         """M = LLᵀ, written out (n_features × n_features).
 
-        It applies after rows are weighted by tf-idf (and, for the cosine, their blocks are scaled
-        to length one), and before they are scaled to length one for the cosine, where the metric
-        does so. A lifted metric has none.
+        M applies to rows after weighting by tf-idf (and, for the cosine, after scaling their blocks
+        to length one), and before the rows are scaled to length one for the cosine. A metric with a
+        lift has no such matrix.
         """
         checks.refuse_lift(self.first.lift, "it has no matrix over them; use transform or pairwise")
         d = self.n_features
@@ -374,7 +374,7 @@ class Metric:
         return weights[:, None] * M * weights
 
     def linear_part(self) -> "Metric":
-        """What the metric does to rows besides tf-idf, centring and scaling, as one factor."""
+        """The linear part of the metric as one factor, without tf-idf, centring and scaling."""
         before = self.before
         if before is None or before.factor is None:
             return Metric(self.factor, self.n_features, outside=self.outside)
@@ -397,8 +397,8 @@ class Metric:
           centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". A row
           without direction (α = 0) counts as zero, 1/α = 0.
 
-        With tf-idf or blocks, a and b here are the weighted rows. The distances of a lifted metric
-        do not split like this: they are refused.
+        With tf-idf or blocks, a and b here are the weighted rows. The distances of a metric with a
+        lift cannot be split like this and are refused.
 
         Parameters
         ----------
@@ -437,7 +437,7 @@ class Metric:
         -------
         list of (str, float)
             Names and weights, the largest absolute weight first. Features whose weights differ in
-            sign pull rows to opposite ends; which end is positive has no meaning.
+            sign move rows in opposite directions; which sign is positive has no meaning.
         """
         checks.refuse_lift(self.first.lift, "it has no weights for them; use one without lift")
         return _explain.top_features(self, component, feature_names, top)
@@ -445,17 +445,17 @@ class Metric:
     def truncate(self, rank: int) -> "Metric":
         """Return the nearest metric of at most the given rank.
 
-        L is first rotated so that its columns are orthogonal, which changes no distance; the
-        longest are kept. With a lift, that is as columns are in the space of the kernel. For the
-        cosine, the centre goes with them, and it is the distance before the scaling that is
-        nearest.
+        L is first rotated so that its columns are orthogonal, which does not change distances; the
+        longest columns are kept. With a lift, columns are orthogonal in the space of the kernel.
+        For the cosine, the centre is rotated too, and "nearest" refers to the distance before the
+        scaling.
         """
         check_whole(rank, "rank")
         factor, centre, lift = self.factor, self.centre, self.lift
         if factor is None and rank < self.n_features:
             raise ValueError(
-                "the Euclidean metric weighs every direction alike and has no leading ones to "
-                "keep: reduce the data instead, for example by PCA"
+                "the Euclidean metric gives every direction the same weight, so there are no "
+                "leading ones to keep: reduce the data instead, for example by PCA"
             )
         if factor is None or rank >= factor.shape[1]:
             return self
@@ -479,7 +479,7 @@ class Metric:
         The metric returned takes raw counts.
         """
         if self.first.idf is not None:
-            raise ValueError("this metric weighs counts by tf-idf already")
+            raise ValueError("this metric weights counts by tf-idf already")
         if self.before is not None:
             return self.replaced(before=self.before.with_idf(idf))
         return self.replaced(idf=idf)
@@ -505,17 +505,17 @@ class Metric:
         return first if self.before is None else self.replaced(before=first)
 
     def with_info(self, **more: Any) -> "Metric":
-        """Return the same metric with more entries in ``info``, which replace those of old."""
+        """Return the same metric with more entries in ``info``, which replace existing ones."""
         return self.replaced(info={**self.info, **more})
 
     def replaced(self, **changes: Any) -> "Metric":
-        """Return the same metric with other arguments, named as the constructor names them."""
+        """Return the same metric with other arguments, which are named as in the constructor."""
         same = {field.name: getattr(self, field.name) for field in fields(self)}
         same["distance"] = same.pop("kind")
         return Metric(**{**same, **changes})
 
     def query_adapter(self, documents: Any = None) -> QueryAdapter:
-        """Map of queries alone, so that an index of untouched documents ranks by this metric.
+        """Return a map of queries with which an index of untouched documents ranks by this metric.
 
         The index must rank by the inner product. Its ranking is not quite that of the metric: see
         `QueryAdapter.agreement`. To learn such a map from judgements, use `QueryMetric`.
@@ -523,15 +523,15 @@ class Metric:
         Parameters
         ----------
         documents : {array-like, sparse matrix, data frame, row source}, optional
-            Documents of the index, or a random choice of them, of shape (n_documents, n_features).
-            What the metric does to documents beyond a linear map is then approximated for these,
-            and the ranking is closer. Without them it is left out.
+            Documents of the index, or a random sample of them, of shape (n_documents, n_features).
+            With them, whatever the metric does to documents beyond a linear map is approximated,
+            and the ranking is closer to that of the metric. Without them, it is left out.
 
         Returns
         -------
         QueryAdapter
-            ``transform(Q)`` gives the vectors to ask the index with. Metrics with a lift or tf-idf
-            have none, and are refused.
+            ``transform(Q)`` gives the vectors to search the index with. Metrics with a lift or
+            tf-idf are refused.
 
         Examples
         --------
@@ -542,10 +542,10 @@ class Metric:
         return make_adapter(self, documents)
 
     def teach(self, X: Any, texts: Sequence[str] | None = None, **options: Any) -> Any:
-        """Show a page on which the distance of rows is taught by clicking, in a notebook.
+        """Show a page in a notebook on which the distance is taught by clicking.
 
-        It needs ``dualmetric[teach]``. The plain distance is corrected, and the nearest rows of
-        this metric are shown beside: the command ``dualmetric teach`` shows the same page.
+        This needs ``dualmetric[teach]``. The plain distance is corrected, and the nearest rows by
+        this metric are shown beside it. The command ``dualmetric teach`` shows the same page.
 
         Parameters
         ----------
@@ -569,7 +569,7 @@ class Metric:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the metric to a safetensors file, replacing it in one step.
 
-        ``info`` is kept with it, and the version of dualmetric where it does not name one.
+        ``info`` is saved too, and the version of dualmetric is added if ``info`` has none.
         """
         metric_file.save(path, self)
 

@@ -17,13 +17,13 @@ a `Metric`
 With ``distance="cosine"`` rows are centred (dense rows only) and scaled to length one before
 anything is learned, and before the learned map is applied: the metric is then a correction of the
 plain or whitened cosine distance. With blocks, rows are not centred, and the part of a row in each
-block is scaled to length one. (Scaled once more at the end, new classes rank worse.) With a
-`Metric` as the prior, rows are scaled at the end only.
+block is scaled to length one. (If they were scaled again at the end, new classes would rank worse.)
+With a `Metric` as the prior, rows are scaled at the end only.
 
-Duals that were found in few dimensions have the right direction, but not the right size, which
-matters next to a prior: `line_search` finds it. Margins are linear in the size, so it is cheap. It
-is the best size for the rows that were learned from. For others a smaller one may be better, which
-``strength`` gives.
+Dual variables that were found in few dimensions have the right direction but not the right size,
+and the size matters next to a prior. `line_search` finds the size; this is cheap, because margins
+are linear in it. It is the best size for the rows that were learned from. For others a smaller one
+may be better, which ``strength`` gives.
 """
 
 from copy import copy
@@ -48,17 +48,17 @@ PRIOR_SCALE = 3.0**0.5
 """Root mean square distance after scaling: a margin of one is a third of the mean square."""
 
 SPANNED_RANK = 200
-"""Directions that are corrected by default where few rows span all that there are."""
+"""Directions that are corrected by default if few rows span all directions."""
 
 BLOCK_RIDGE = 1e-3
-"""ρ, how strongly the weights of blocks are drawn towards equal ones."""
+"""ρ, how strongly the weights of blocks are pulled towards each other."""
 
 _SMALLEST = 1e-6  # length of a direction that the positive part removes, relative to the identity
 _LARGEST_STEP = 4.0
 
 
 def check_prior(options: Any, n_features: int) -> None:
-    """Refuse a prior that does not go with the rows or with other options."""
+    """Refuse a prior that does not fit the rows or other options."""
     prior = options.prior
     if prior is None:
         return
@@ -76,47 +76,47 @@ def check_prior(options: Any, n_features: int) -> None:
         )
     if prior != "whitening" and options.shrinkage < 1.0:
         raise ValueError(
-            f"shrinkage={options.shrinkage:g} goes with prior=None or prior='whitening': use one "
-            "of these, or shrinkage=1.0"
+            f"shrinkage={options.shrinkage:g} can be used with prior=None or prior='whitening' "
+            "only: use one of these, or shrinkage=1.0"
         )
     if prior == "whitening" and n_features > DENSE_LIMIT and options.lift is None:
         raise ValueError(
-            f"prior='whitening' writes out a matrix of features × features, for up to "
-            f"{DENSE_LIMIT:,} of them; X has {n_features:,}: use prior='identity'"
+            f"prior='whitening' forms a matrix of features × features, for at most {DENSE_LIMIT:,} "
+            f"features, but X has {n_features:,}: use prior='identity'"
         )
     if n_features > DENSE_LIMIT and options.lift is None and options.power != 0.5:
         raise ValueError(
-            f"power={options.power:g} does not go with a prior on more than {DENSE_LIMIT:,} "
+            f"power={options.power:g} cannot be combined with a prior on more than {DENSE_LIMIT:,} "
             "features: use power=0.5"
         )
     if is_name:
         return
     if prior.lift is not None or options.lift is not None:
         raise ValueError(
-            "prior is a Metric, and there is a lift: a Metric prior is over the features "
-            "themselves; use lift=None and a metric that was learned without a lift"
+            "prior is a Metric, which cannot be combined with a lift: use lift=None and a metric "
+            "that was learned without a lift"
         )
     if prior.first.blocks is not None:
         raise ValueError(
-            "prior is a Metric that weighs blocks of features: use prior='identity' and blocks"
+            "prior is a Metric that weights blocks of features: use prior='identity' and blocks"
         )
     if prior.before is not None:
         raise ValueError(
-            "prior is a Metric that scales rows before it maps them, and a prior must be linear: "
+            "prior is a Metric that scales rows before it maps them, but a prior must be linear: "
             "use one that was learned without a prior, or with distance='euclidean'"
         )
     if prior.kind == "cosine" and options.distance != "cosine":
         raise ValueError(
-            "prior compares rows by the cosine, and distance is 'euclidean': use distance='cosine'"
+            "prior compares rows by the cosine, but distance is 'euclidean': use distance='cosine'"
         )
     if prior.idf is not None:
         raise ValueError(
-            "prior weighs counts by tf-idf, and fit takes rows as they are: weigh the rows first "
-            "(dualmetric.tfidf), and pass prior.replaced(idf=None)"
+            "prior weights counts by tf-idf, but fit takes rows as they are: weight the rows "
+            "first (dualmetric.tfidf), and pass prior.replaced(idf=None)"
         )
     if prior.n_features != n_features:
         raise ValueError(
-            f"prior is a metric over {prior.n_features} features, and X has {n_features}: use one "
+            f"prior is a metric over {prior.n_features} features, but X has {n_features}: use one "
             "that was learned on the same features"
         )
 
@@ -129,11 +129,13 @@ def resolve_blocks(options: Any, n_features: int, names: Any = None) -> Any:
         isinstance(options.prior, str) and options.prior == "identity"
     ):
         raise ValueError(
-            "blocks are a prior of their own, the plain distance with a weight for each block: "
-            "leave prior out, or use prior='identity'"
+            "blocks have their own prior, the plain distance with a weight for each block: leave "
+            "prior out, or use prior='identity'"
         )
     if options.lift is not None or options.shrinkage < 1.0:
-        raise ValueError("blocks do not go with a lift or with shrinkage below 1: leave one out")
+        raise ValueError(
+            "blocks cannot be combined with a lift or with shrinkage below 1: leave one of them out"
+        )
     new = copy(options)
     new.prior, new.blocks = "identity", read_blocks(options.blocks, n_features, names)
     return new
@@ -157,7 +159,7 @@ def weigh_blocks(
     varies = np.flatnonzero(sizes)
     if not len(varies):
         raise ValueError(
-            "the rows of X are the same in every block once these are scaled to length one: use "
+            "after blocks are scaled to length one, all rows of X are the same: use "
             "distance='euclidean', or blocks of more columns"
         )
     size = np.array(sizes)[varies]
@@ -188,7 +190,8 @@ def block_shares(margins: Array, comparisons: Comparisons) -> Array:
               + \frac{\rho}{2} \sum_b (v_b - \bar v)^2, \qquad v \ge 0
 
     with the smoothed hinge ℓ, and the weights c_t and margins b_t of the comparisons. The sum of v
-    is free: a fixed one would favour blocks with large margins over blocks with right ones.
+    is not fixed: otherwise blocks with large margins would be preferred to blocks with correct
+    ones.
     """
     margins = PRIOR_SCALE**2 * margins
     weight = comparisons.weight / comparisons.weight.sum()
@@ -207,14 +210,17 @@ def block_shares(margins: Array, comparisons: Comparisons) -> Array:
     if v.sum() > 1e-6:
         shares: Array = v / v.sum()
         return shares
-    warn("in no block are rows that should be close closer than others: all blocks count alike")
+    warn(
+        "there is no block in which rows that should be close are closer than others: all blocks "
+        "get the same share"
+    )
     return start
 
 
 def apply_prior(
     X: Matrix, supervision: Supervision, options: DualOptions
 ) -> tuple[Matrix, Matrix | None, Prior, float]:
-    """Rows as they are learned from, the map that whitened them, the prior, and the unit."""
+    """Rows after centring, scaling and whitening; the map that whitened them; prior and unit."""
     length_unit(X)  # refuses rows that are all the same, and numbers out of range
     mapped, prior = None, Prior()
     is_metric = not isinstance(options.prior, str)
@@ -256,7 +262,7 @@ def _mean_sq_distance(X: Matrix, prior: Prior) -> float:
         centred = to_numpy(ops.minus_mean(prior.image)).astype(np.float64)
         mean += 2.0 / (len(centred) - 1) * float(np.square(centred).sum(axis=0) @ prior.gains)
     if not mean > 0.0:
-        raise ValueError("under prior, all rows of X are at distance zero: use another prior")
+        raise ValueError("all rows of X have distance zero by the prior: use another prior")
     return mean
 
 

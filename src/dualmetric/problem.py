@@ -1,4 +1,4 @@
-"""What is to be learned: the options of the dual estimators, and the problem they pose."""
+"""The options of the dual estimators, and the problem to be solved."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -30,8 +30,8 @@ from .supervision.sampling import n_triplets_option, sampler_option
 SCALE = 4.0
 """Root mean square distance after scaling, without a prior: chosen by benchmarks/scale.py.
 
-Well below, every dual variable is at its bound and the metric is blunt; well above, the active
-triplets of easy data are only those that no linear map can satisfy.
+If it is much smaller, every dual variable is at its bound, and the metric is imprecise. If it is
+much larger, the active triplets of easy data are only those that no linear map can satisfy.
 """
 
 
@@ -184,7 +184,7 @@ class Problem:
 
 
 def length_unit(X: Matrix, scaled: bool = True, scale: float = SCALE) -> float:
-    """Length that counts as one: where ``scaled``, a quarter of the RMS distance of rows."""
+    """Unit of length: one, or a quarter of the RMS distance of rows if ``scaled``."""
     if ops.all_rows_equal(X):
         raise ValueError(
             "all rows of X are the same (every feature is constant): there is no distance to "

@@ -25,7 +25,7 @@ On 20 Newsgroups ranking is the same from 0.06 downwards, and each further digit
 """
 
 DEFAULT_WIDE_RANK = 50
-"""Directions kept where the matrix is not written out and the user names no number."""
+"""Directions that are kept if the matrix is not written out and n_components is None."""
 
 
 class Directions(NamedTuple):
@@ -67,9 +67,10 @@ def recover(
 ) -> Directions:
     """Positive eigenvalues of XᵀCXv = wSv, largest first, cut to ``rank``.
 
-    C is what `weighted_graph` gives, and S the identity without a scatter. Up to ``written_up_to``
-    features the matrix is written out, and a rank of None keeps all positive directions; above,
-    it keeps 50, and ``rng`` and ``tolerance`` are the start and the end of an iteration.
+    C is the result of `weighted_graph`. Without a scatter, S is the identity. Up to
+    ``written_up_to`` features the matrix is written out, and a rank of None keeps all positive
+    directions. Above, a rank of None keeps 50, and directions are found by an iteration that starts
+    from ``rng`` and ends at ``tolerance``.
     """
     if X.shape[1] <= (DENSE_LIMIT if written_up_to is None else written_up_to):
         return positive_part(graph_matrix(X, C), rank, None if scatter is None else scatter.matrix)
@@ -151,8 +152,8 @@ def leading_part(
     values, coef, residual = leading_pairs(pencil, rank, start, tolerance)
     if residual > tolerance:
         warn(
-            f"the metric's {rank} directions were found only to {residual:.2g} of the largest "
-            f"eigenvalue, not to eigen_tol = {tolerance:g}: ask for fewer with n_components",
+            f"the {rank} directions of the metric have a residual of {residual:.2g} of the "
+            f"largest eigenvalue, above eigen_tol={tolerance:g}: set n_components to keep fewer",
             ConvergenceWarning,
         )
     vectors = ops.threaded_dot(back, coef) if in_span else coef

@@ -115,7 +115,7 @@ def cross_products(X: Matrix, mean: Matrix, codes: Array, n_classes: int) -> Mat
 
 
 def targets(found: Decomposition, codes: Array) -> Targets:
-    """What the rows' classes, numbered from 0, are for a decomposition of the rows."""
+    """Targets of the regression for the rows' classes, which are numbered from 0."""
     sizes = np.bincount(codes)
     if found.right is None:
         image = ops.dot(_members(codes, len(sizes)), found.left).T
@@ -185,10 +185,10 @@ def free_shares(found: Decomposition, alphas: Array) -> Array:
 
 
 def _gains(found: Decomposition, alpha: Any) -> Array:
-    """What each eigenvector counts in the fit; where ``right`` is None, in what is left over.
+    """Weight of each eigenvector in the fit, or in the residual if ``right`` is None.
 
-    With few rows the fit is nearly exact for small penalties. What is left over would be lost as
-    the difference of two numbers that are nearly the same.
+    With few rows the fit is nearly exact for small penalties. Computed as a difference of two
+    nearly equal numbers, the residual would lose its digits.
     """
     return (alpha if found.right is None else 1.0) / (found.values + alpha)
 
@@ -251,9 +251,10 @@ def held_out_errors(
 ) -> Array:
     """Squared errors like those of `loo_errors`, of some rows, by a regression on the others.
 
-    Up to 2,000 rows, and at most a fifth, are held out. Small penalties take many steps, so the
-    largest comes first, each solution starts from the last, and when the mean error has been above
-    the least twice in a row, the others are not tried: their errors are infinite.
+    Up to 2,000 rows, and at most a fifth, are held out. Small penalties take many steps. So the
+    largest penalty comes first, and each solution starts from the one before. When the mean error
+    has exceeded the smallest one twice in a row, the other penalties are not tried: their errors
+    are infinite.
     """
     n, k = X.shape[0], int(codes.max()) + 1
     held = np.zeros(n, dtype=bool)

@@ -1,4 +1,4 @@
-r"""Scatter: a regulariser that knows how rows of one class differ.
+r"""Scatter: a regulariser that takes into account how rows of one class differ.
 
 The paper's ‖M‖_F² becomes ‖S^½MS^½‖_F², with
 
@@ -33,7 +33,7 @@ _MAX_STEPS = 200
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """K of W = XᵀKX, as what it does to a dense array with one row per example."""
+    """K of W = XᵀKX, as a function of a dense array with one row per example."""
 
     apply: Callable[[Array], Array]  # ``apply(Q)`` is KQ
     # ``sample(m, rng)`` draws m Gaussian columns with covariance K
@@ -88,8 +88,8 @@ def scatter_of(
     """
     if within.trace <= 0.0:
         raise ValueError(
-            "rows of X that belong together do not differ at all, so there is no scatter to whiten "
-            "by: use shrinkage=1.0"
+            "rows of X that belong together are all equal, so there is no scatter to whiten with: "
+            "use shrinkage=1.0"
         )
     if X.shape[1] > DENSE_LIMIT:
         return ProductScatter(X, within, shrinkage)
@@ -205,8 +205,8 @@ class ProductScatter:
         residual = self.residual(columns, draws)
         if not residual <= 2 * _TOLERANCE:  # the true one, and rounding has a part in it
             warn(
-                f"whitening was not solved to the tolerance {_TOLERANCE:g} in {_MAX_STEPS} steps "
-                f"of conjugate gradients (residual {residual:.2g}): raise shrinkage, which is "
+                f"whitening did not reach the tolerance {_TOLERANCE:g} in {_MAX_STEPS} steps of "
+                f"conjugate gradients (residual {residual:.2g}): raise shrinkage, which is "
                 f"{self._shrinkage:g}",
                 ConvergenceWarning,
             )

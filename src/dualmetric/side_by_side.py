@@ -38,8 +38,8 @@ class Scores:
     average_precision : ndarray of shape (n_rows,), float64
         Of ranking all other rows; NaN where the row is the only one of its class.
     knn_correct : ndarray of shape (n_rows,), bool
-        Whether the vote of the 5 nearest training rows (of the nearest other rows, where there
-        are no training rows) gives the row's class. Where classes have as many votes, the first
+        Whether the vote of the 5 nearest training rows (of the nearest other rows, where there are
+        no training rows) gives the row's class. If classes have the same number of votes, the first
         in sorted order wins.
     hits : ndarray of shape (n_rows,), bool
         Whether one of the 10 nearest other rows has the row's class.
@@ -92,9 +92,10 @@ def compare(
     Parameters
     ----------
     metric : Metric
-        What was learned.
+        The learned metric.
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
-        Rows, each of which queries all others; best ones that the metric was not learned on.
+        Rows, each of which queries all others; preferably rows that the metric was not learned
+        from.
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     X_train, y_train : optional
@@ -127,8 +128,8 @@ def compare(
     counts = np.bincount(codes[:n_queries])
     if counts.max() < 2:
         raise ValueError(
-            f"no class in y has two rows ({n_queries} rows, {len(counts)} classes), so that no row "
-            "has another to find; give labels that rows share"
+            f"no class in y has two rows ({n_queries} rows, {len(counts)} classes), so no row has "
+            "another to find; give labels that rows share"
         )
     plain = ops.stacked([plain_rows(metric, part) for part in parts])
     euclidean = cosine = _score(plain, codes, n_queries, classes)

@@ -32,10 +32,10 @@ from .losses import Loss
 from .supervision import Comparisons
 
 BLOCKED_ABOVE = 100
-"""Dimensions above which steps are taken in blocks: V no longer fits the nearest cache."""
+"""Number of dimensions above which steps are taken in blocks, since V does not fit in the cache."""
 
 ON_DEVICE_FROM = 1000
-"""Dimensions from which rows on a device stay there: below, a step is shorter than a launch."""
+"""Number of dimensions from which rows stay on a device: below, launching a kernel takes longer."""
 
 
 class Symmetric(NamedTuple):
@@ -128,7 +128,7 @@ def _products64(left: Matrix, right: Matrix) -> Matrix:
 
 
 class Epoch(NamedTuple):
-    """Where the solver stood after an epoch (0: before the first, for a warm start)."""
+    """State of the solver after an epoch (0: before the first, for a warm start)."""
 
     epoch: int
     primal: float
@@ -172,8 +172,9 @@ def solve_dual(
     Parameters
     ----------
     Z : array of shape (n_rows, m), C-contiguous, float32 or float64
-        Rows in the space where the problem is solved. Those on a device come to the host where
-        they have fewer than 1,000 dimensions. Queries and documents for a similarity: `Bilinear`.
+        Rows in the space where the problem is solved. Rows on a device are copied to the host if
+        they have fewer than 1,000 dimensions. For a similarity, queries and documents as a
+        `Bilinear`.
     comparisons : Comparisons
         Over the rows of Z, checked; ``margin`` holds the targets. For a similarity, ``index`` has
         three columns: the query, the document that should be near, and the one that should be far.
@@ -186,11 +187,11 @@ def solve_dual(
     tol : float, optional
         Stop when gap / primal is at most this.
     rng : numpy Generator
-        Source of the orders. The same state gives the same bits.
+        Source of the random orders. The same state gives exactly the same result.
     warm_start : ndarray of shape (n_comparisons,), optional
         Duals to start from; every epoch is then SDCA.
     callback : callable, optional
-        Called with each `Epoch` as it ends.
+        Called with an `Epoch` at the end of each epoch.
     """
     from ._arrays import kernels
 
@@ -283,9 +284,9 @@ def _objectives(
 ) -> Epoch:
     """Primal, dual and gap, the sums in float64.
 
-    λ‖Δ‖² = 1/N·Σ β_t⟨Δ, A_t⟩, so the gap is the mean of the Fenchel–Young terms
-    w_t·ℓ(z_t) + w_t·ℓ_*(−β_t/w_t) + β_t·z_t with z_t = ⟨Δ, A_t⟩ + 1 − b_t. Each is at least zero:
-    no digits cancel.
+    λ‖Δ‖² = 1/N·Σ β_t⟨Δ, A_t⟩, so the gap is the mean of the Fenchel–Young terms w_t·ℓ(z_t) +
+    w_t·ℓ_*(−β_t/w_t) + β_t·z_t with z_t = ⟨Δ, A_t⟩ + 1 − b_t. Each is at least zero, so no digits
+    are lost in differences.
     """
     reg_n = reg * len(comparisons)
     weight, shift = comparisons.weight.astype(np.float64), 1.0 - comparisons.margin

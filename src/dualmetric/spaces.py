@@ -1,8 +1,8 @@
 """Where the dual problem is solved: linear maps of the rows into few dimensions.
 
-A space is the rows there (Z, dense, centred) and the matrix B of the map (d × m, Z = XB up to the
-centring), or None where the space is the original one. Distances do not depend on the centring,
-and numbers near zero keep their digits.
+A space consists of the mapped rows Z (dense, centred) and the matrix B of the map (d × m, Z = XB up
+to the centring); B is None if the space is the original one. Centring does not change distances,
+and improves their precision.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""tf-idf: weights for counts of words, by which rare words count and long texts do not win.
+"""tf-idf: weights for word counts that emphasise rare words and are independent of text length.
 
 A count tf of feature f becomes (1 + log tf)·idf_f, and rows are then scaled to length one. With n
 training rows, of which df_f hold the feature, idf_f = log((1 + n)/(1 + df_f)) + 1. Both are what
@@ -16,7 +16,7 @@ from ._types import Array, Matrix
 
 
 def fit_idf(X: Any) -> Array:
-    """Weigh each feature by how few rows hold it.
+    """Weight of each feature: the fewer rows contain it, the larger.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def fit_idf(X: Any) -> Array:
     Returns
     -------
     ndarray of shape (n_features,)
-        log((1 + n)/(1 + df)) + 1 in float64: 1 for a feature that every row holds, and the most for
-        one that no row does.
+        log((1 + n)/(1 + df)) + 1 in float64: 1 for a feature that every row contains, and largest
+        for one that no row contains.
 
     Examples
     --------
@@ -41,12 +41,12 @@ def fit_idf(X: Any) -> Array:
 
 
 def tfidf(X: Any, idf: Any) -> Matrix:
-    """Weigh counts: (1 + log tf)·idf for each that is not zero, then rows of length one.
+    """Weight counts: (1 + log tf)·idf for each that is not zero, then scale rows to length one.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Counts: none is negative, nor between 0 and 1.
+        Counts; no value may be negative or between 0 and 1.
     idf : array-like of shape (n_features,)
         Weights of the features, as `fit_idf` gives them.
 
@@ -89,7 +89,7 @@ def weigh(rows: Matrix, idf: Array) -> Matrix:
 
 
 def _counts(rows: Matrix) -> Matrix:
-    """The same rows, refused where they hold no counts: most often, they are weighted already."""
+    """The same rows; refused if they are not counts, as when they are weighted already."""
     values = ops.stored_values(rows)
     if (values < 0).any():
         found = "negative numbers"
@@ -98,6 +98,6 @@ def _counts(rows: Matrix) -> Matrix:
     else:
         return rows
     raise ValueError(
-        f"tf-idf is for counts, and the rows hold {found}: pass raw counts, or do without tf-idf "
-        "where rows are weighted already"
+        f"tf-idf is for counts, but the rows hold {found}: pass raw counts, or leave tf-idf out if "
+        "the rows are weighted already"
     )

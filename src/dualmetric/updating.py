@@ -1,4 +1,4 @@
-"""Updating: comparisons are added, removed and reweighted, and the metric follows exactly.
+"""Updating: comparisons are added, removed and reweighted, and the metric is updated to match.
 
 The dual variables are kept. A new comparison starts at β = 0, a removed one is deleted, and one
 with a lower weight is clipped to it: each leaves a feasible point of the dual problem over the
@@ -37,13 +37,13 @@ from .solver import DualSolution, Epoch, solve_dual
 from .supervision import Comparisons, Supervision
 
 PRECISION = 1e-3
-"""Where no ``tol`` is given, ‖M − M*‖ is at most this times ‖M − M₀‖."""
+"""Without ``tol``, ‖M − M*‖ is at most this times ‖M − M₀‖."""
 
 GRAM_LIMIT = 5000
 """Comparisons up to which their inner products G are kept: 200 MB."""
 
 MOST_EPOCHS = 10_000
-"""Passes after which an update stops without having met the gap."""
+"""Number of epochs after which an update stops even if the gap is still too large."""
 
 _SMALLEST_WEIGHT = 1e-12  # relative to the weight given: a dual variable is divided by it
 _EPOCHS_AT_ONCE = 4  # between two looks at the gap
@@ -236,7 +236,7 @@ def _places(known: dict[bytes, int], raw: Matrix) -> tuple[Array, Array, dict[by
 
 
 def _keys(rows: Matrix) -> list[bytes]:
-    """What tells rows apart: their bytes."""
+    """Bytes of each row, by which rows are told apart."""
     if ops.is_dense(rows):
         return [row.tobytes() for row in np.ascontiguousarray(rows)]
     rows = ops.canonical(rows)

@@ -1,4 +1,4 @@
-"""Candidates of `MetricCV`, in families that share what they have in common.
+"""Candidates of `MetricCV`, in families that share work.
 
 Every candidate runs the stages of `dualmetric.learn`, in their order and with the random numbers
 that a fit of its own would use, so that stages can be shared: the lift between all that have it,
@@ -154,7 +154,7 @@ def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
     if not any(lift is None for lift in search.lifts):
         why = "X is sparse" if ops.centre_of(X[:1, :]) is None else "it is not for judgements"
         why = f"require={search.require!r} allows none" if search.require else why
-        raise ValueError(f"a lift is for dense rows, and {why}: put None among the lifts")
+        raise ValueError(f"a lift is for dense rows, but {why}: put None among the lifts")
     return [None]
 
 
@@ -173,7 +173,7 @@ def _ranks(field: Field, lift: str | None) -> list[int | None]:
 
 
 def _shrinkages(field: Field) -> tuple[Sequence[float], int | None]:
-    """Shrinkages to try, and the place to begin at, None where all are to be tried."""
+    """Shrinkages to try, and the place to start at; None if all are to be tried."""
     if field.search.shrinkages is not None:
         return field.search.shrinkages, None
     n, d = field.train.shape
@@ -185,7 +185,7 @@ def _walk(
 ) -> Iterator[float]:
     """Score values one by one, from a place outwards for as long as they get better.
 
-    Neighbouring values score alike, with one best between worse ones, so that most need no trial.
+    Scores change slowly from one value to the next and have one peak, so most need not be tried.
     Values that a candidate cannot have score NaN.
     """
     if start is None:

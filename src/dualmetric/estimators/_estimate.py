@@ -27,14 +27,14 @@ class Estimate(NamedTuple):
     Attributes
     ----------
     route : {"span", "matrix", "products"}
-        How the metric is rebuilt: in the span of few rows, from the written-out d × d matrix, or
-        from products with the rows alone.
+        How the metric is rebuilt: in the span of few rows, from the d × d matrix, or from products
+        with the rows alone.
     memory : int
         Bytes at the peak.
     work : float
         Floating-point operations.
     seconds : float
-        About how long they take, by the speed of a small matrix product.
+        About how long they take, judged by the speed of a small matrix product.
     """
 
     route: str
@@ -65,7 +65,7 @@ def _operations_per_second() -> float:
 
 
 def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
-    """What a fit of a dual estimator would need for X, without looking at its numbers.
+    """What a fit of a dual estimator would need for X, from its shape and type alone.
 
     The arrays and products of each stage are added up; the peak is the largest stage.
     """

@@ -1,8 +1,9 @@
-"""The race of the candidates of `MetricCV`: those that are clearly behind are scored no further.
+"""The race of the candidates of `MetricCV`: those that are clearly behind drop out.
 
-Candidates are compared by their scores on the same held-out queries. Most are told apart by few of
-them, so each is first scored on some. Where its difference to the leader there is clearly negative,
-it drops out: it is scored on no more queries, and not learned again for another split.
+Candidates are compared by their scores on the same held-out queries. A few queries are enough to
+tell most candidates apart, so each is first scored on some. If its difference to the leader is
+clearly negative there, it drops out: it is not scored on further queries and not learned again for
+another split.
 """
 
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ class Race:
         return len(np.unique(np.concatenate(self._queries)))
 
     def start(self, split: Split) -> None:
-        """Go on with another split."""
+        """Continue with another split."""
         self._split, self.mutual = split, split.mutual
         self._leader: Array | None = None
         self._queries.append(np.empty(0, dtype=np.int64))
@@ -86,7 +87,8 @@ class Race:
     ) -> float:
         """Score a candidate, given training and test rows as its metric maps them.
 
-        ``stays`` is for those that never drop out. Returns the mean score, NaN where it has none.
+        ``stays`` is for candidates that never drop out. Returns the mean score, NaN if there is
+        none.
         """
         key = f"{method} {sorted(params.items())}"
         may_enter = self.entrants is None or any(one.key == key for one in self.entrants)

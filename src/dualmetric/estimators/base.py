@@ -72,14 +72,14 @@ def open_training(
     if queries.shape[1] != rows.n_features:
         raise ValueError(
             f"queries have {queries.shape[1]} features and X has {rows.n_features}: a metric "
-            "compares rows of the same features; for queries of another width use QueryMetric"
+            "compares rows with the same features; for queries with other features use QueryMetric"
         )
     X = judged.below(rows.take(chosen), queries)
     return Training(rows, whole, numbers, X, whole.take(numbers))
 
 
 def _hint_at_pairs(X: Any, y: Any) -> None:
-    """Say so where X looks like pairs of row numbers."""
+    """Warn if X looks like pairs of row numbers."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] != 2 or X.dtype.kind not in "iu":
         return
     if y is None or isinstance(y, Supervision | str):
@@ -149,7 +149,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         outside: float = 0.0,
         blocks: Blocks | None = None,
     ) -> Metric:
-        """Metric of a factor over (lifted) rows, whose mean is the centre of the cosine."""
+        """Metric with a factor over (lifted) rows; their mean is the centre of the cosine."""
         X, lift, nystroem = lifted or LiftedRows(training.X)
         centre = None
         if self.distance == "cosine" and not outside and blocks is None:
@@ -226,13 +226,13 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Rows in the original features. Of those that are not in memory (on disk, or of Dask),
-            1,000 query all, or fewer (see `mean_average_precision`).
+            Rows in the original features. If they are not in memory (on disk or in Dask), at most
+            1,000 of them are used as queries (see `mean_average_precision`).
         y : array-like of shape (n_samples,), str or supervision
             Labels, or the name of their column in a data frame: the score is then the mean average
-            precision, where each row of X queries the others. Of triplets and comparisons, it is
-            the share that the metric satisfies; of pairs, the average precision; of positives and
-            relevance, nDCG@10.
+            precision, where each row of X queries the others. For triplets and comparisons the
+            score is the share that the metric satisfies, for pairs the average precision, and for
+            positives and relevance nDCG@10.
 
         Returns
         -------
@@ -255,7 +255,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
 
 
 class LearnedMetricEstimator(ClassNamePrefixFeaturesOutMixin, MetricEstimator):
-    """Base of the estimators that learn; their columns are new directions: ``durp0``, and so on."""
+    """Base of the estimators that learn; their output columns are called ``durp0`` and so on."""
 
     random_state: Any
 
@@ -329,7 +329,8 @@ class Euclidean(OneToOneFeatureMixin, MetricEstimator):
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
             Training rows.
         y : object
-            Not used, except as the name of a column of a data frame that is not a feature.
+            Not used, unless it is the name of a column of a data frame, which is then not a
+            feature.
 
         Returns
         -------

@@ -1,6 +1,6 @@
-"""DuRP, DuOri, SRP and SPCA: one body.
+"""DuRP, DuOri, SRP and SPCA: one base class.
 
-A dual problem is solved in one space and the metric is rebuilt in one:
+A dual problem is solved in one space, and the metric is rebuilt in the same or another one:
 
 ========  ===================  =======================
 method    dual solved in       metric rebuilt in
@@ -87,7 +87,7 @@ def _projections_option(purpose: str) -> Any:
 
 
 class DualEstimator(LearnedMetricEstimator, DualOptions):
-    """The shared body. Subclasses say in which space the dual problem is solved."""
+    """The base class. Subclasses say in which space the dual problem is solved."""
 
     _attributes = """
     comparisons_ : Comparisons
@@ -124,7 +124,7 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
             that holds them, or an object of `dualmetric.supervision`: pairs, positives, relevance,
             triplets or comparisons.
         callback : callable, optional
-            Called with each `dualmetric.solver.Epoch` as it ends, for progress.
+            Called with a `dualmetric.solver.Epoch` at the end of each epoch, to show progress.
 
         Returns
         -------
@@ -148,7 +148,8 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
             training.X,
             estimate_dual(options, training.X, training.supervision).memory,
             f"{type(self).__name__}.fit on {n:,} × {d:,}",
-            "Lower n_components or n_triplets; DuRP needs least; estimate(X) tells beforehand.",
+            "Lower n_components or n_triplets, or use DuRP, which needs least. estimate(X) "
+            "predicts what a fit needs.",
         )
 
         def report(epoch: Epoch) -> None:
@@ -201,14 +202,14 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         )
 
     def estimate(self, X: Any, y: Any = None) -> Estimate:
-        """Say what ``fit`` would need for X, without looking at its numbers.
+        """Estimate what ``fit`` would need for X, from its shape and type alone.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Anything with a shape; without a ``dtype`` it counts as float64.
+            Anything with a shape; without a ``dtype``, float64 is assumed.
         y : supervision, optional
-            What ``fit`` would be given; labels make no difference.
+            The y of ``fit``; labels make no difference.
 
         Returns
         -------
@@ -218,7 +219,7 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         return estimate_dual(self, X, y)
 
     def _scatter_of_all(self, training: Training) -> Array | None:
-        """W over all rows of many, in one pass; None where it is not wanted."""
+        """W over all rows, in one pass; None if ``all_rows`` is not set."""
         if not self.all_rows or self.shrinkage == 1.0:
             return None
         if not isinstance(training.whole, Labels):
@@ -227,11 +228,13 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
         if len(training.numbers) == n:
             return None  # all rows are learned from
         if self.lift is not None or self.prior is not None:
-            raise ValueError("all_rows=True does not go with a lift or a prior: leave one out")
+            raise ValueError(
+                "all_rows=True cannot be combined with a lift or a prior: leave one of them out"
+            )
         if d > DENSE_LIMIT:
             raise ValueError(
-                f"all_rows=True is for up to {DENSE_LIMIT:,} features, and X has {d:,}: leave it "
-                f"out, and the scatter is that of the {len(training.numbers):,} rows learned from"
+                f"all_rows=True is for up to {DENSE_LIMIT:,} features, but X has {d:,}: leave it "
+                f"out to use the scatter of the {len(training.numbers):,} rows learned from"
             )
         classes, codes = np.unique(training.whole.y, return_inverse=True)
         return within_scatter(training.rows, codes, len(classes))
@@ -247,9 +250,9 @@ _BLOCK_WEIGHTS = """
 class DuRP(Updating, DualEstimator):
     """Dual random projection: the paper's Algorithm 1.
 
-    The dual problem is solved on random projections of the rows, in ``n_projections`` dimensions;
-    its variables then weigh the comparisons' matrices in all the original dimensions. The metric is
-    not confined to the projection, and costs little more than one learned there.
+    The dual problem is solved on random projections of the rows, in ``n_projections`` dimensions.
+    Its variables are then the weights of the comparisons' matrices in the original space. So the
+    metric is not restricted to the projection, but costs little more than one that is.
 
     {sections}
 
@@ -282,13 +285,13 @@ class DuRP(Updating, DualEstimator):
 class DuOri(Updating, DualEstimator):
     """Dual coordinate ascent in the original space.
 
-    What DuRP approximates: each step works with a d × d matrix.
+    This is what DuRP approximates. Each step works with a d × d matrix.
 
     {sections}
 
     See Also
     --------
-    DuRP : Nearly the same metric at a small part of the cost.
+    DuRP : Nearly the same metric at a fraction of the cost.
     """
 
     _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS + Updating._updating_attributes
@@ -300,7 +303,7 @@ class DuOri(Updating, DualEstimator):
 
 @with_options
 class SRP(DualEstimator):
-    """A metric learned on random projections and confined to them: a baseline.
+    """A metric learned on random projections and restricted to them: a baseline.
 
     {sections}
 
@@ -319,7 +322,7 @@ class SRP(DualEstimator):
 
 @with_options
 class SPCA(DualEstimator):
-    """A metric learned on principal components and confined to them: a baseline.
+    """A metric learned on principal components and restricted to them: a baseline.
 
     {sections}
     """

@@ -39,22 +39,22 @@ class LMNN(LearnedMetricEstimator):
               \qquad D_{ij} = \|L^\top(x_i - x_j)\|^2,
 
     which pulls target neighbours near and pushes impostors, the rows of other classes that are
-    nearer than a target neighbour plus one, away. Impostors are always those of the present
-    metric, among all rows, so that objective and gradient are exact; L-BFGS never lets the
-    objective rise. L has as many rows as X has features and ``n_components`` columns. It starts
-    from the leading principal components (without ``n_components``, from the Euclidean distance),
-    and steps in coordinates in which the differences of target neighbours have the same length in
-    all directions, or in the leading few hundred. With ``n_components`` below the number of
-    features, and more than 1,000 of these, no matrix of features × features is written; sparse rows
-    stay sparse.
+    nearer than a target neighbour plus one, away. Impostors are always those of the current metric,
+    among all rows, so the objective and its gradient are exact, and L-BFGS never increases the
+    objective. L has as many rows as X has features and ``n_components`` columns. It starts from the
+    leading principal components (without ``n_components``, from the Euclidean distance), and L-BFGS
+    works in coordinates in which the differences of target neighbours have the same length in all
+    directions, or in the leading few hundred. If there are more than 1,000 features and
+    ``n_components`` is smaller than their number, no matrix of features × features is formed, and
+    sparse rows stay sparse.
 
-    Rows are measured relative to their root mean square distance (that of the components it
-    starts from), so that the result does not depend on the unit of X; the margin of one is in that
-    unit. y must hold labels.
+    Distances are measured relative to the root mean square distance of the rows (along the
+    components it starts from), so that the result does not depend on the unit of X. The margin of
+    one is in this unit. y must hold labels.
 
-    The zero matrix is a stationary point of the objective. Where L shrinks to it, it starts once
-    more, from the directions in which the objective falls fastest there. If there are none, zero
-    is the minimum: a warning says so, and the start is kept as the metric.
+    The zero matrix is a stationary point of the objective. If L shrinks to zero, the fit starts
+    once more, from the directions in which the objective falls fastest there. If there are none,
+    zero is the minimum: a warning says so, and the starting point is kept as the metric.
 
     {sections}
     objective_ : float
@@ -89,14 +89,15 @@ class LMNN(LearnedMetricEstimator):
     max_iter: int = option(
         "int",
         default=500,
-        help="Iterations of L-BFGS at most; a ConvergenceWarning says when they did not suffice.",
+        help="Maximum number of iterations of L-BFGS; a ConvergenceWarning is given if they were "
+        "not enough.",
         low=1,
     )
     tol: float = option(
         "float",
         default=1e-5,
-        help="Stop when an iteration lowers the objective by less than this part of it (of one, "
-        "where it is below one).",
+        help="Stop when an iteration lowers the objective by less than this fraction of it (of "
+        "one, if the objective is below one).",
         low=0,
     )
     max_rows: int | None = max_rows_option()
@@ -184,8 +185,8 @@ class LMNN(LearnedMetricEstimator):
             return self._descend(objective, better, coordinates)
         kept = "plain distance" if self.n_components is None else "distance of the components"
         warn(
-            f"LMNN's objective is least for the zero matrix with push={self.push:g}: the {kept} "
-            "that it started from is kept. Increase push, or learn from more rows."
+            f"LMNN's objective with push={self.push:g} is smallest for the zero matrix: the "
+            f"{kept} that it started from is kept. Increase push, or learn from more rows."
         )
         return found._replace(factor=start)
 
@@ -234,17 +235,18 @@ class _Minimum(NamedTuple):
 def _check_classes(labels: Array) -> None:
     sizes = np.bincount(labels)
     if len(sizes) < 2:
-        raise ValueError("y has one class only: LMNN needs rows of at least two classes")
+        raise ValueError("y has only one class: LMNN needs rows of at least two classes")
     if sizes.max() < 2:
         raise ValueError(
-            "every class in y has one row only: a target neighbour is another row of the class"
+            "every class in y has only one row: LMNN needs classes with two or more rows, for "
+            "target neighbours"
         )
 
 
 def _target_neighbors(rows: Matrix, labels: Array, k: int) -> Array:
     """Row numbers of each row's k nearest rows of its class, nearest first.
 
-    Where the class has fewer other rows, the row's own number stands in the places left over.
+    If the class has fewer other rows, the remaining places hold the row's own number.
     """
     k = min(k, int(np.bincount(labels).max()) - 1)
     targets = np.repeat(np.arange(rows.shape[0])[:, None], k, axis=1)
@@ -326,11 +328,11 @@ class _Objective:
     2·Σ w_ij (x_i − x_j)(x_i − x_j)ᵀL = 2·Xᵀ(diag(w1 + wᵀ1) − w − wᵀ)XL. It is multiplied out from
     the right: with r columns of L, nothing is larger than X, n × r or d × r.
 
-    All pairs of rows are looked at, a block at a time, only now and then. Those of different
-    classes with √D_il below √(1 + max_j D_ij) + slack are remembered: √D_il falls by no more than
-    the way that rows i and l of XL have moved since, so that for a while no other pair can be an
-    impostor, and this is checked each time. Where there are too many to remember, every
-    evaluation looks at all pairs.
+    Only now and then are all pairs of rows examined, a block at a time. Those of different classes
+    with √D_il below √(1 + max_j D_ij) + slack are remembered: √D_il decreases by no more than the
+    distance that rows i and l of XL have moved since then, so for a while no other pair can be an
+    impostor. This is checked at each evaluation. If there are too many pairs to remember, every
+    evaluation examines all pairs.
     """
 
     def __init__(self, X: Matrix, labels: Array, targets: Array, push: float) -> None:
@@ -369,7 +371,7 @@ class _Objective:
     def is_collapsed(self, L: Array) -> bool:
         """Whether all rows are so close that each is an impostor of every row of other classes.
 
-        The objective is then linear in LLᵀ along the way to zero, so that this is no minimum.
+        The objective is then linear in LLᵀ on the line to zero, so this is not a minimum.
         """
         return self._longest(L) < 0.5
 
@@ -378,8 +380,8 @@ class _Objective:
 
         As a function of M = LLᵀ the objective is convex, with the gradient XᵀWX at zero, where W
         holds the weights of all pairs. It falls along eigenvectors of negative eigenvalues; if
-        there are none, zero is the minimum. They are found in the ``coordinates`` of the steps,
-        and made as long as the objective falls.
+        there are none, zero is the minimum. They are found in the ``coordinates`` of L-BFGS, and
+        lengthened while the objective falls.
         """
         n, k = self.targets.shape
         anchors = np.repeat(np.arange(n), k)

@@ -38,15 +38,15 @@ class OASIS(LearnedMetricEstimator):
     .. math:: W \leftarrow W + \tau\, a(b - c)^\top, \qquad
               \tau = \min\Big(C, \frac{\ell}{\|a\|^2\|b - c\|^2}\Big).
 
-    At the end W is made symmetric and projected on the positive semi-definite matrices once, and
-    serves as the metric, as in the paper. A comparison (a, b, c, d) asks in the same way for
+    At the end W is made symmetric and projected once onto the positive semi-definite matrices, and
+    is used as the metric, as in the paper. In the same way, a comparison (a, b, c, d) requires
     S_W(a, b) to exceed S_W(c, d) by its margin, with steps of at most C times its weight.
 
     {sections}
     similarity_ : ndarray of shape (n_features_in_, n_features_in_)
         W before the projection; `partial_fit` continues from it.
     unit_ : float
-        Length that counts as one; `partial_fit` keeps it.
+        The unit of length; `partial_fit` keeps it.
     comparisons_ : Comparisons
         The comparisons of the last call, over the rows of X.
     """
@@ -54,7 +54,7 @@ class OASIS(LearnedMetricEstimator):
     aggressiveness: float = option(
         "float",
         default=0.1,
-        help="C, the longest step; the authors' recommendation.",
+        help="C, the longest step. The default is the authors' recommendation.",
         kw_only=False,
         low=0,
         above=True,

@@ -33,7 +33,7 @@ from .base import check_two_rows, generator, store_fitted
 
 @with_options
 class QueryMetric(BaseEstimator):
-    r"""A similarity :math:`q^\top W d` of queries and documents, of one width or of two.
+    r"""A similarity :math:`q^\top W d` of queries and documents, which may have different features.
 
     Documents that are relevant to a query should be more similar to it than others, by a margin.
     With :math:`A_t = q_t (d_t^+ - d_t^-)^\top` for each comparison of two documents,
@@ -42,14 +42,14 @@ class QueryMetric(BaseEstimator):
               + \frac1N\sum_t w_t\, \ell(\langle W, A_t\rangle + 1 - \text{margin})
 
     is solved by the same dual coordinate ascent as the metrics. Documents stay as they are: an
-    existing inner-product index of them ranks by this similarity when it is asked with
+    existing inner-product index of them ranks by this similarity when it is searched with
     ``transform_queries(Q)``.
 
     Where :math:`W_0` is zero, there is no ranking to take wrong documents from. They are then drawn
-    at random, W is learned, and it is learned again from these and from the documents that rank
-    highest by the first W. This takes many more judgements than a correction of a similarity that
-    works. For queries of another encoder, encode some texts by both and pass the least-squares map
-    between the two as ``prior``.
+    at random to learn a first W. The final W is learned from these and from the documents that rank
+    highest by the first W. This needs many more judgements than correcting a similarity that works.
+    For queries from another encoder, encode some texts with both encoders and pass the
+    least-squares map between the two as ``prior``.
 
     Parameters
     ----------
@@ -141,9 +141,10 @@ class QueryMetric(BaseEstimator):
             Documents. At most ``max_rows`` of them are learned from, and all that are judged.
             Arrays on a device are copied to the host.
         y : Positives or Relevance
-            What is known, with the queries: ``Positives(index, queries=Q)``. Queries may have other
-            features than X. ``relative_margin`` applies to distances between documents that are
-            made equally long by one more feature, which rank as the inner product does.
+            Judgements with their queries, such as ``Positives(index, queries=Q)``. Queries may have
+            other features than X. ``relative_margin`` applies to distances after one more feature
+            has given all documents the same length, so that these distances rank as the inner
+            product does.
 
         Returns
         -------
@@ -187,8 +188,9 @@ class QueryMetric(BaseEstimator):
             matrix = np.asarray(to_numpy(prior))
             if matrix.shape != (width, n_features) or matrix.dtype.kind not in "fiu":
                 raise ValueError(
-                    "prior must hold numbers for each feature of queries and of documents, shape "
-                    f"({width}, {n_features}); got shape {matrix.shape} of {matrix.dtype}"
+                    f"prior must be an array of numbers of shape ({width}, {n_features}), the "
+                    f"features of queries and of documents; got shape {matrix.shape} of "
+                    f"{matrix.dtype}"
                 )
             if not np.isfinite(matrix).all():
                 raise ValueError("prior holds NaN or infinity: give finite numbers")
@@ -197,8 +199,8 @@ class QueryMetric(BaseEstimator):
             raise ValueError(f"prior must be None, 'identity', 'zero' or an array; got {prior!r}")
         if prior == "identity" and width != n_features:
             raise ValueError(
-                f"prior='identity' needs queries as wide as documents; they have {width} and "
-                f"{n_features} features: use prior='zero' or an array of that shape"
+                "prior='identity' needs queries and documents with as many features; they have "
+                f"{width} and {n_features}: use prior='zero' or an array of that shape"
             )
         return np.eye(width) if prior == "identity" else None
 
@@ -255,7 +257,7 @@ class QueryMetric(BaseEstimator):
         Returns
         -------
         array of shape (n_queries, n_features_in_)
-            Vectors to ask an inner-product index of the documents with, in the precision of Q.
+            Vectors to search an inner-product index of the documents with, in the precision of Q.
         """
         check_is_fitted(self)
         rows, _ = open_rows(Q, width=self.n_query_features_in_, name="Q")

@@ -29,25 +29,25 @@ from .base import LearnedMetricEstimator, Training
 
 @with_options
 class RidgeMetric(LearnedMetricEstimator):
-    r"""The distance of what ridge regression predicts: M = BBᵀ in closed form.
+    r"""The distance between predictions of ridge regression: M = BBᵀ in closed form.
 
-    B = (XᵀX + αI)⁻¹XᵀY, where X are the centred rows and Y the centred indicators of the classes:
-    one column per class, one for its rows and zero for others. Rows are compared by their
-    predictions, which are those of `sklearn.linear_model.RidgeClassifier` up to a factor. All
-    penalties come from one decomposition, and so does the error that each row has in the
-    regression without it (leave-one-out), by which the penalty is chosen.
+    B = (XᵀX + αI)⁻¹XᵀY, where X are the centred rows and Y the centred indicators of the classes: Y
+    has one column per class, which is one for rows of the class and zero for others. Rows are
+    compared by their predictions, which are those of `sklearn.linear_model.RidgeClassifier` up to a
+    factor. One decomposition serves all penalties. It also gives the leave-one-out error of each
+    row, by which the penalty is chosen.
 
-    There are fewer directions than classes. Rows of classes that were not learned from are told
-    apart by their likeness to the others, which is often not enough: see `Whitening`.
+    There are fewer directions than classes. Rows of classes that were not learned from can only be
+    told apart by their similarity to the other classes, which is often not enough: see `Whitening`.
 
     {sections}
 
     Notes
     -----
-    Up to 4,000 features, or rows, are decomposed exactly. Where there are more of both, B is found
-    from products with the rows, which may be sparse, and the penalty is chosen by the error of
-    2,000 rows (or a fifth of all), in a regression on the others. Small penalties are not tried
-    there once the error rises.
+    With up to 4,000 features or up to 4,000 rows, the decomposition is exact. If there are more of
+    both, B is found from products with the rows, which may be sparse, and the penalty is chosen by
+    the error on 2,000 held-out rows (or a fifth of all). Penalties are then tried from the largest
+    down, until the error rises.
 
     See Also
     --------
@@ -95,8 +95,8 @@ class RidgeMetric(LearnedMetricEstimator):
     scale: bool = option(
         "bool",
         default=True,
-        help="Measure penalties by the mean eigenvalue of XᵀX, so that they do not depend on the "
-        "unit and the number of the rows. Without it they are as in "
+        help="Measure penalties relative to the mean eigenvalue of XᵀX, so that they do not depend "
+        "on the unit and the number of the rows. If False, they are as in "
         "`sklearn.linear_model.RidgeClassifier`.",
     )
     n_components: int | None = n_components_option("None keeps all: one fewer than classes.")
@@ -106,8 +106,9 @@ class RidgeMetric(LearnedMetricEstimator):
     tol: float = option(
         "float",
         default=1e-3,
-        help="Where both rows and features are more than 4,000, so that B is found by iteration: "
-        "its residual, relative to XᵀY. On text, smaller numbers do not change the ranking.",
+        help="Residual of B, relative to XᵀY, at which the iteration stops. It is used only if "
+        "there are more than 4,000 rows and more than 4,000 features. On text, smaller values do "
+        "not change the ranking.",
         low=0,
         above=True,
     )
@@ -180,7 +181,7 @@ class RidgeMetric(LearnedMetricEstimator):
         if size * (trace + alpha) > 1e-12 * np.sqrt(trace * n):  # ‖B‖(tr XᵀX + α) ≥ ‖XᵀY‖
             return like(ridge.as_factor(B, self.n_components), lifted.X)
         warn(
-            "all classes have the same mean, so that no direction tells them apart: the plain "
+            "all classes have the same mean, so no direction tells them apart: the plain "
             'distance is kept. lift="rbf" may find more.'
         )
         return None if lifted.lift is None else ops.square(d, lifted.X, diagonal=1.0)

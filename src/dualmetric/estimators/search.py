@@ -238,8 +238,8 @@ class MetricCV(LearnedMetricEstimator):
             Labels, the name of their column in a data frame, or what is known in another form:
             pairs, positives, relevance, triplets, comparisons (see `dualmetric.supervision`).
         callback : callable, optional
-            Called with the number of groups of candidates that are scored and the number of all,
-            for progress.
+            Called with the number of groups of candidates scored so far and the number of all
+            groups, to show progress.
 
         Returns
         -------
@@ -317,7 +317,8 @@ class MetricCV(LearnedMetricEstimator):
         """Refuse requirements that no candidate meets."""
         if self.require == "faiss" and self.blocks is not None:
             raise ValueError(
-                "require='faiss' and blocks: FAISS cannot scale blocks to length one; leave one out"
+                "require='faiss' cannot be combined with blocks, because FAISS cannot scale "
+                "blocks to length one: leave one of them out"
             )
         if self.max_components is None or self.max_components >= n_features:
             return
@@ -329,7 +330,7 @@ class MetricCV(LearnedMetricEstimator):
             )
 
     def _seconds_left(self, begin: float) -> float:
-        """Seconds that a fit may have taken, if there is to be time for another from all rows."""
+        """Seconds that a fit may have taken so that there is time for another one on all rows."""
         if self.time_limit is None:
             return np.inf
         return max(self.time_limit - (perf_counter() - begin), 0.0)
@@ -401,19 +402,19 @@ class MetricCV(LearnedMetricEstimator):
         return ax
 
     def estimate(self, X: Any, y: Any = None) -> Estimate:
-        """Say what ``fit`` would need for X at most, without looking at its numbers.
+        """Estimate what ``fit`` would need for X at most, from its shape and type alone.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Anything with a shape; without a ``dtype`` it counts as float64.
+            Anything with a shape; without a ``dtype``, float64 is assumed.
         y : supervision, optional
-            What ``fit`` would be given; labels make no difference.
+            The y of ``fit``; labels make no difference.
 
         Returns
         -------
         Estimate
-            Of the largest candidate's memory, and of the work of all.
+            Memory of the largest candidate, and work of all candidates together.
         """
         shrinkages = self.shrinkages or (0.1,) * 4  # about how many are tried of the default
         lifted = None if hasattr(X, "nnz") or self.require is not None else "rbf"

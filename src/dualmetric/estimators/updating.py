@@ -50,7 +50,7 @@ class Updating(LearnedMetricEstimator, DualOptions):
     updating_: State
 
     def partial_fit(self, X: Any, y: Any = None, *, ids: Any = None) -> Self:
-        """Add what is known about rows to what was learned before.
+        """Add supervision to what was learned before.
 
         The dual variables are kept, and learning continues from them until the duality gap is
         small: the metric is that of a fit from scratch on all comparisons so far, within
@@ -63,7 +63,7 @@ class Updating(LearnedMetricEstimator, DualOptions):
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Rows. Those named before are recognised by their numbers.
+            Rows. Rows that were used before are recognised by their values.
         y : array-like of shape (n_samples,), str or Supervision, optional
             What is known about these rows, as in `fit`. Without it, the first call only learns what
             stays fixed, and the metric is the prior.
@@ -130,7 +130,9 @@ class Updating(LearnedMetricEstimator, DualOptions):
         wanted = [ids] if isinstance(ids, str | Integral) else list(ids)
         missing = set(wanted) - set(state.kept.ids)
         if missing:
-            raise ValueError(f"ids: no comparison is called {min(missing, key=str)!r}; see ids_")
+            raise ValueError(
+                f"ids: no comparison has the id {min(missing, key=str)!r}; ids_ lists all ids"
+            )
         chosen = set(wanted)
         places = [place for place, name in enumerate(state.kept.ids) if name in chosen]
         return self._resettle(updating.remove(state.kept, state.base, np.array(places, int)))
@@ -138,13 +140,14 @@ class Updating(LearnedMetricEstimator, DualOptions):
     def decay(self, half_life: float) -> Self:
         """Let comparisons count less the older they are.
 
-        The weight of a comparison becomes what it was given, times 2^(−age/half_life). Its age is
-        the number of updates since it was added. Each call starts from the weights given.
+        The weight of a comparison becomes the weight it was given times 2^(−age/half_life). Its age
+        is the number of updates since it was added. Each call starts from the given weights.
 
         Parameters
         ----------
         half_life : float
-            Updates after which a comparison counts half; infinity restores the weights given.
+            Number of updates after which a comparison counts half; infinity restores the given
+            weights.
 
         Returns
         -------
@@ -160,13 +163,13 @@ class Updating(LearnedMetricEstimator, DualOptions):
         return self._resettle(updating.reweigh(kept, weight, get_loss(self.loss)))
 
     def rebase(self, X: Any = None) -> Self:
-        """Learn what updates leave fixed again: centre, unit, whitening and projection.
+        """Learn again what updates leave fixed: centre, unit, whitening and projection.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source}, optional
-            Rows to learn them from; those that comparisons name if None. Whitening takes the
-            differences of rows that should be close, or the scatter of X without comparisons.
+            Rows to learn them from; the rows of the comparisons if None. Whitening uses the
+            differences of rows that should be close or, without comparisons, the scatter of X.
 
         Returns
         -------
@@ -178,7 +181,9 @@ class Updating(LearnedMetricEstimator, DualOptions):
         kept, first = state.kept, state.base.first
         rng = generator(self.random_state)
         if X is None and len(kept) == 0:
-            raise ValueError("there are no comparisons, and so no rows: pass X to rebase")
+            raise ValueError(
+                "there are no comparisons, and so no rows to learn from: pass X to rebase"
+            )
         rows: Matrix = kept.raw
         if X is not None:
             opened, _ = open_rows(X, names=first.feature_names, width=first.n_features)
@@ -196,9 +201,9 @@ class Updating(LearnedMetricEstimator, DualOptions):
         return self._resettle(updating.based_on(kept, base), base)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """Write what an update continues from to a safetensors file, replacing it in one step.
+        """Write the state of the updates to a safetensors file, replacing it in one step.
 
-        It holds the rows that comparisons name. `load_state` reads it.
+        The file holds the rows of the comparisons. `load_state` reads it.
         """
         from ..io import state_file
 
@@ -274,7 +279,7 @@ class _Width:
 
 def _state_of(model: Any, what: str) -> State:
     if not hasattr(model, "updating_"):
-        raise ValueError(f"{what} needs something to continue from: call partial_fit first")
+        raise ValueError(f"{what} continues from partial_fit: call partial_fit first")
     state: State = model.updating_
     return state
 
@@ -283,11 +288,11 @@ def _check_updatable(model: Any) -> None:
     check_options(model)
     for name, plain in (("lift", None), ("blocks", None), ("all_rows", False)):
         if getattr(model, name) != plain:
-            raise ValueError(f"{name} does not go with updating: leave it out, or use fit")
+            raise ValueError(f"{name} cannot be used with partial_fit: leave it out, or use fit")
     if model.shrinkage < 1.0 and model.prior != "whitening":
         raise ValueError(
-            f"shrinkage={model.shrinkage:g} goes with updating only where prior='whitening': use "
-            "that, or fit"
+            f"shrinkage={model.shrinkage:g} can be used with partial_fit only if "
+            "prior='whitening': set that prior, or use fit"
         )
 
 

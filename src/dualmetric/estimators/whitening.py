@@ -15,11 +15,11 @@ from .base import LearnedMetricEstimator, Training
 class Whitening(LearnedMetricEstimator):
     r"""The plain distance of rows whitened by their scatter within classes.
 
-    M = S⁻¹ with S = (1 − s)·W + s·(tr W/d)·I, W the scatter of rows about the mean of their class
-    and s the shrinkage: what `DuRP` does with ``shrinkage`` before it learns. All
-    directions are kept, those between classes among them. It asks less of the classes than any
-    other estimator, and so does best on classes that it has not seen. X may have up to 4,000
-    features.
+    M = S⁻¹ with S = (1 − s)·W + s·(tr W/d)·I, where W is the scatter of rows about the mean of
+    their class and s is the shrinkage. `DuRP` does the same with its ``shrinkage`` before it
+    learns. All directions are kept, also those between classes. Of all estimators this one depends
+    least on the classes, and so is often best on classes that it has not seen. X may have up to
+    4,000 features.
 
     {sections}
 
@@ -36,8 +36,8 @@ class Whitening(LearnedMetricEstimator):
     shrinkage: float = option(
         "float",
         default=0.9,
-        help="s, above 0 and at most 1, which leaves the rows as they are; the smaller, the "
-        "stronger.",
+        help="s, above 0 and at most 1. Smaller values whiten more strongly; 1 leaves the rows as "
+        "they are.",
         kw_only=False,
         low=0,
         high=1,
@@ -55,8 +55,8 @@ class Whitening(LearnedMetricEstimator):
         d = rows.shape[1]
         if d > DENSE_LIMIT:
             raise ValueError(
-                f"Whitening writes out a matrix of features × features, for up to {DENSE_LIMIT:,} "
-                f"of them, and X has {d:,}: use DuRP with a shrinkage"
+                f"Whitening forms a matrix of features × features, for at most {DENSE_LIMIT:,} "
+                f"features, but X has {d:,}: use DuRP with a shrinkage"
             )
         require_memory_beside(
             rows, 5 * d * d * 8, f"whitening {d:,} features", "Use DuRP with a shrinkage."

@@ -16,7 +16,7 @@ def pair_average_precision(X: Any, pairs: Pairs) -> float:
     """Average precision of telling pairs that are the same from others by their distance.
 
     It is the mean, over the pairs that are the same, of the share of such pairs among all that are
-    as close or closer, as `sklearn.metrics.average_precision_score` has it.
+    as close or closer, as in `sklearn.metrics.average_precision_score`.
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ def verification(X: Any, pairs: Pairs, far: Any = (1e-2, 1e-3, 1e-4)) -> Verific
     X, pairs
         As in `pair_average_precision`.
     far : float or array-like of float, default=(1e-2, 1e-3, 1e-4)
-        Shares of the different pairs that may be accepted. A rate below one of all different pairs
-        cannot be measured, and its result is NaN.
+        Shares of the different pairs that may be accepted. If a share amounts to less than one
+        pair, the rate cannot be measured and the result is NaN.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def pair_interval(
 
     Pairs are drawn with replacement. Where ``pairs`` has groups, the entity of each row, entities
     are drawn instead, and a pair counts as often as both of its entities were drawn together: pairs
-    that share an entity are no independent evidence.
+    that share an entity are not independent evidence.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _pair_distances(X: Any, pairs: Pairs) -> tuple[Array, Pairs]:
     rows, _ = open_rows(X)
     given = pairs.check(rows.shape[0])
     if given.same.all():
-        raise ValueError("no pair is different: give pairs of both kinds, to be told apart")
+        raise ValueError("no pair is different: give pairs of both kinds")
     named = np.unique(given.index)
     part = ops.canonical(ranking.check_float64(rows.take(named)))
     index = np.searchsorted(named, given.index)

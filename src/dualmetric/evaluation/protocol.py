@@ -1,4 +1,4 @@
-"""Verification with a threshold that is chosen on other entities than it is judged by."""
+"""Verification with a threshold that is chosen and judged on different entities."""
 
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ def verification_by_entity(
     n_folds : int, default=10
         Number of parts of the entities, at least 2.
     seed : int, default=0
-        Of the split.
+        Seed of the split.
 
     Returns
     -------

@@ -69,8 +69,8 @@ def recall_at_k(
 ) -> float:
     """Mean share of a query's relevant documents that are among its first k.
 
-    The parameters are those of `ndcg`. What is called recall@k where rows query their class is
-    often `hit_rate`.
+    The parameters are those of `ndcg`. For labels, recall@k in the metric learning literature is
+    usually `hit_rate`.
 
     Examples
     --------
@@ -175,8 +175,8 @@ def query_scores(
     Notes
     -----
     Distances are computed in float64, as `average_precisions` does. Documents at the same distance
-    are ranked in the order of their numbers, so that a tie counts as a list of results would show
-    it. About 32 MB of distances and one million ranks are held at once.
+    are ranked in the order of their numbers, as a list of results would show them. About 32 MB of
+    distances and one million ranks are held at once.
 
     Examples
     --------
@@ -231,8 +231,8 @@ def _by_labels(rows: Rows, labels: Any, queries: Any) -> _Task:
     sizes = counts[codes[asked]] - 1
     if not sizes.any():
         raise ValueError(
-            "each query is the only row of its class, so that there is nothing to find: give "
-            "labels that rows share, or other queries"
+            "each query is the only row of its class, so there is nothing to find: give labels "
+            "that rows share, or other queries"
         )
 
     def relevant(block: Array) -> tuple[Array, Array]:
@@ -279,8 +279,8 @@ def _as_judged(judgements: Any, queries: Any, n_documents: int) -> Positives | R
     if isinstance(judgements, Positives | Relevance):
         if queries is None and judgements.queries is not None:
             raise ValueError(
-                "judgements have queries of their own: pass them as queries, transformed as the "
-                "documents are, for example ndcg(metric.transform(documents), judgements, "
+                "judgements have their own queries: pass these as queries, transformed like the "
+                "documents, for example ndcg(metric.transform(documents), judgements, "
                 "metric.transform(queries))"
             )
         new = copy(judgements)

@@ -1,4 +1,4 @@
-"""Is it the same? Probabilities of matches, thresholds with a guarantee, duplicates."""
+"""Whether two rows are the same: probabilities, thresholds with a guarantee, duplicates."""
 
 from ._calibration import Calibration
 from ._thresholds import Evidence, NotEnoughPairsError, Threshold

@@ -29,7 +29,8 @@ def metric_of(given: Any) -> Metric:
         return found
     if hasattr(given, "fit"):
         raise ValueError(
-            f"metric must be fitted: call fit of {type(given).__name__} first, on other pairs"
+            f"metric must be fitted: call fit of {type(given).__name__} first, with pairs other "
+            "than these"
         )
     raise TypeError(
         f"metric must be a Metric or a fitted estimator of dualmetric; got {type(given).__name__}"

@@ -91,9 +91,8 @@ def clusters_of(pairs: Array, n: int, vectors: Any, limit: float, linkage: str) 
         parts = np.zeros(size, dtype=np.int64)
         if size > _LARGEST:
             raise ValueError(
-                f"{size:,} rows are connected by close pairs, and complete linkage compares all "
-                f"with all for at most {_LARGEST:,}: use a stricter threshold, or "
-                "clusters='components'"
+                f"{size:,} rows are connected by close pairs, but complete linkage is limited to "
+                f"{_LARGEST:,}: use a stricter threshold, or clusters='components'"
             )
         if size > 2:
             left, right = np.triu_indices(size, 1)

@@ -41,9 +41,9 @@ def build_report(
     Parameters
     ----------
     metric : Metric
-        What was learned.
+        The learned metric.
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
-        Rows to judge it by: raw counts, if the metric has ``idf``.
+        Rows to judge the metric by: raw counts, if it has ``idf``.
     y : array-like of shape (n_rows,)
         Their classes.
     X_train, y_train : optional

@@ -46,13 +46,14 @@ def build_match_report(
     X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
         Rows in the features of its metric.
     pairs : Pairs
-        Labelled pairs, best those that neither metric nor matcher were fitted to.
+        Labelled pairs, preferably ones that neither metric nor matcher was fitted to.
     title : str
         Title of the page: for example, the name of the data.
     texts : sequence of str, optional
         One text per row, shown with the errors.
     threshold : Threshold, optional
-        Shown in the charts, and what counts as an error; else a probability of ½.
+        Decides which pairs are accepted, and is shown in the charts; by default a probability of ½
+        decides.
     held_out : bool, default=True
         Whether these pairs are others than those that the matcher was fitted to. If not, the page
         says so.

@@ -46,21 +46,21 @@ class Supervision(ABC):
     """Names of the scores that `splits` knows; the first is the default."""
 
     held_out: str = "rows"
-    """What `MetricCV` holds out, in a word."""
+    """What `MetricCV` holds out, in one word."""
 
     queries: Any = None
-    """Rows that are not among those of X, with the same features; they are numbered after them."""
+    """Further rows with the features of X; they are numbered after the rows of X."""
 
     families: tuple[str, ...] = ("scatter", "dual", "lifted", "identity", "whitening")
     """What `MetricCV` tries besides the plain distances: `Whitening` ("scatter"), `RidgeMetric`
     ("ridge"), `DuRP` without a prior ("dual"), both over kernel features ("lifted"), and priors."""
 
     def __array__(self, *_: Any, **__: Any) -> Array:
-        """Refused: scikit-learn asks for it to split rows, which row numbers do not survive."""
+        """Refuse: scikit-learn would split the rows, and row numbers would no longer be valid."""
         raise TypeError(
-            f"{type(self).__name__} names rows by their numbers, and scikit-learn's "
-            "cross-validation would split them as if there were one per row: use MetricCV, which "
-            "holds out what fits, or pass an array of labels"
+            f"{type(self).__name__} names rows by their numbers, but scikit-learn's "
+            "cross-validation would split it as if it had one entry per row: use MetricCV, which "
+            "holds out pairs, queries or comparisons, or pass an array of labels"
         )
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Supervision(ABC):
 def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | None) -> Array:
     """Row numbers as an integer array with one column per name; errors name the line.
 
-    Where ``n_rows`` is None, it is left to the caller whether there are such rows.
+    If ``n_rows`` is None, the caller checks whether there are such rows.
     """
     refuse_mask(index, what)
     if hasattr(index, "toarray"):  # NumPy would make one object of it
@@ -157,7 +157,7 @@ def check_numbers(values: Any, name: str, n: int, of: str) -> Array:
         raise ValueError(f"{name} must hold one number per {of}, shape ({n},); got {array.shape}")
     if not np.isfinite(array).all():
         line = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise ValueError(f"{name}[{line}] is {array[line]}: give finite numbers")
+        raise ValueError(f"{name}[{line}] is {array[line]}: all numbers must be finite")
     return array
 
 
@@ -166,9 +166,14 @@ def check_weight(weight: Any, n: int, of: str) -> Array:
     array = check_numbers(weight, "weight", n, of)
     if (array < 0).any():
         line = int(np.flatnonzero(array < 0)[0])
-        raise ValueError(f"weight[{line}] = {array[line]:g} is negative: weights start at 0")
+        raise ValueError(
+            f"weight[{line}] = {array[line]:g} is negative: weights must be at least 0"
+        )
     if array.max(initial=0.0) > _LARGEST_WEIGHT:
-        raise ValueError(f"weight holds {array.max():g}: divide weights by their mean, for example")
+        raise ValueError(
+            f"weight holds {array.max():g}, which is too large: divide weights by their mean, for "
+            "example"
+        )
     return array
 
 
@@ -224,7 +229,7 @@ def triplets_as_pairs(triplets: Array) -> Array:
 class Comparisons(Supervision):
     """Comparisons (a, b, c, d): "rows a and b should be closer than rows c and d".
 
-    Every kind of supervision turns into these, and the solver knows nothing else.
+    Every kind of supervision is turned into comparisons, which the solver works on.
 
     Parameters
     ----------
@@ -332,7 +337,7 @@ class Comparisons(Supervision):
         return within_pairs(X, *np.ascontiguousarray(pairs.T))
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
-        """Hold out one quarter of the comparisons after the other, or as many parts as cv says."""
+        """Hold out one quarter of the comparisons after the other, or one of ``cv`` parts."""
         from sklearn.model_selection import KFold, check_cv
 
         if isinstance(cv, str):
@@ -343,8 +348,8 @@ class Comparisons(Supervision):
         places = np.arange(len(self))
         if len(places) < 8:
             raise ValueError(
-                f"{len(places)} comparisons are too few to hold some out: settings cannot be "
-                "compared; use DuRP, with settings of your own"
+                f"{len(places)} comparisons are too few to hold some out, so settings cannot be "
+                "compared: use DuRP with settings of your own"
             )
         if cv is None:
             cv = KFold(4, shuffle=True, random_state=seed)

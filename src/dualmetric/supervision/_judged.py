@@ -34,7 +34,7 @@ MOST_HELD_OUT = 1500
 """Held-out queries that are scored."""
 
 MOST = 50
-"""Largest grade: gains of larger ones leave no digits for the others."""
+"""Largest grade: the gains of larger grades would exceed the precision of floats."""
 
 _COUNT = Option("int", "How many comparisons per query.", low=1)
 
@@ -203,8 +203,8 @@ class Judged(Supervision):
         asked = np.unique(self.index[self.grade > 0, 0])
         if len(asked) < 4:
             raise ValueError(
-                f"{len(asked)} queries are too few to hold some out: settings cannot be compared; "
-                "use DuRP, with settings of your own"
+                f"{len(asked)} queries are too few to hold some out, so settings cannot be "
+                "compared: use DuRP with settings of your own"
             )
         if isinstance(cv, str) and cv not in self.cvs:
             raise ValueError(

@@ -38,8 +38,8 @@ class Labels(Supervision):
     y : array-like of shape (n_rows,)
         Numbers, strings or objects that can be sorted.
     unknown : object, optional
-        The value of y that marks rows without a label. They take part in whitening only, as one
-        more class. Without it every value is a class, −1 too.
+        The value of y that marks rows without a label. They are used for whitening only, as one
+        more class. By default every value is a class, also −1.
     groups : array-like of shape (n_rows,), optional
         The entity of each row, such as a person or a day: `MetricCV` then holds out whole groups.
 
@@ -78,7 +78,10 @@ class Labels(Supervision):
         y = check_labels(self.y, n_rows)
         known = np.arange(n_rows) if self.unknown is None else np.flatnonzero(y != self.unknown)
         if not len(known):
-            raise ValueError(f"every label in y is {self.unknown!r}, which marks unknown ones")
+            raise ValueError(
+                f"every label in y is {self.unknown!r}, which marks unknown labels: give labels "
+                "for some rows"
+            )
         return self._replaced(y, check_groups(self.groups, n_rows, "row"), known)
 
     def _replaced(self, y: Array, groups: Array | None, known: Array | None) -> Self:
@@ -224,7 +227,7 @@ def _halves_of_classes(codes: Array, rng: np.random.Generator) -> list[tuple[Arr
     n_classes = int(codes.max()) + 1
     if n_classes < 4:
         raise ValueError(
-            "cv='classes' learns from one half of the classes and ranks the other, which takes at "
+            "cv='classes' learns from one half of the classes and ranks the other, which needs at "
             f"least four classes; y has {n_classes}: use cv=None"
         )
     first = np.isin(codes, rng.permutation(n_classes)[: n_classes // 2])
@@ -236,8 +239,8 @@ def _check_part(codes: Array, purpose: str) -> None:
     sizes = np.bincount(codes) if len(codes) else np.zeros(1)
     if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
         raise ValueError(
-            f"too few rows of too few classes are left to {purpose} when others are held out: "
-            "settings cannot be compared; use DuRP, with settings of your own, or another cv"
+            f"too few rows of too few classes are left to {purpose} when others are held out, so "
+            "settings cannot be compared: use DuRP with settings of your own, or another cv"
         )
 
 

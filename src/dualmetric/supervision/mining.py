@@ -49,14 +49,14 @@ def mine_negatives(
     depth : int, default=100
         How many of the nearest documents to look at, relevant ones not counted.
     relative_margin : float, optional
-        Pass over documents that are closer than 1 + ``relative_margin`` times the distance of the
-        nearest relevant document: they may be relevant and not judged. None passes over none. Try
-        it before you use it: the documents that it passes over are also those that teach most.
+        Skip documents that are closer than 1 + ``relative_margin`` times the distance of the
+        nearest relevant document: they may be relevant but not judged. None skips none. Check that
+        it helps: the documents that it skips are also those from which most is learned.
 
     Returns
     -------
     Negatives
-        The pairs, and how many were passed over for each reason.
+        The pairs, and how many were skipped for each reason.
 
     Examples
     --------
@@ -75,8 +75,8 @@ def mine_negatives(
     asked, _ = open_rows(queries, name="queries")
     if asked.n_features != rows.n_features:
         raise ValueError(
-            f"queries have {asked.n_features} features and documents {rows.n_features}: distances "
-            "need the same features"
+            f"queries have {asked.n_features} features and documents have {rows.n_features}: "
+            "distances need the same features"
         )
     index = check_pairs(positives, "positives", asked.shape[0], n)
     X = judged.below(rows.take(), asked.take())

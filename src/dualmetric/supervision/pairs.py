@@ -35,11 +35,11 @@ _FEWEST = 1000  # drawn at least, so that few pairs do not depend on chance
 class Pairs(Supervision):
     """Pairs of rows, the same or different: "these two records are one product".
 
-    Each pair that is the same is compared with pairs that are different, so that there is no
-    threshold to learn: it is chosen afterwards. Where no pair is different, random pairs of rows
-    that are not known to be the same take their place. A pair that is given several times counts
-    once, and not at all where it is given as both. Pairs say little about each row: learn from them
-    with ``prior="identity"``.
+    Each pair that is the same is compared with pairs that are different, so no threshold is
+    learned; it is chosen afterwards. If no pair is different, random pairs of rows that are not
+    known to be the same are used instead. A pair that is given several times counts once; a pair
+    that is given as both is left out. Pairs say little about each row: learn from them with
+    ``prior="identity"``.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class Pairs(Supervision):
     weight : array-like of shape (N,), optional
         How much each pair counts; 1 if None.
     groups : array-like of shape (n_rows,), optional
-        The entity of each row: `MetricCV` then holds out whole entities, and random pairs are of
-        two.
+        The entity of each row: `MetricCV` then holds out whole entities, and random pairs are drawn
+        from different entities.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Pairs(Supervision):
         keep = lines[np.sort(first[~clash])]
         if not same[keep].any():
             raise ValueError(
-                "no pair is the same: at least one is needed, to be compared with those that are "
+                "no pair is the same: give at least one, to be compared with those that are "
                 "different"
             )
         new = copy(self)
@@ -205,8 +205,8 @@ class Pairs(Supervision):
         n_same, n_all = np.count_nonzero(pairs.same), len(pairs)
         if min(n_same, n_all - n_same) < 4:
             raise ValueError(
-                "settings are compared on held-out pairs, which takes at least four that are the "
-                f"same and four that are different; got {n_same} and {n_all - n_same}. Use DuRP, "
+                "settings are compared on held-out pairs, which needs at least four that are the "
+                f"same and four that are different; got {n_same} and {n_all - n_same}. Use DuRP "
                 "with settings of your own"
             )
         if self.groups is not None and isinstance(cv, Integral | None):

@@ -4,7 +4,7 @@ from ._judged import Judged
 
 
 class Positives(Judged):
-    """Pairs (query, document): "this document is right for this query", as clicks say it.
+    """Pairs (query, document): "this document is right for this query", such as clicks.
 
     Documents that nobody chose are compared with the chosen ones: those that rank highest for the
     query in the plain distance (or the prior's).
@@ -17,7 +17,7 @@ class Positives(Judged):
     queries : {array-like, sparse matrix, data frame} of shape (n_queries, n_features), optional
         The queries, with the same features as X; None where they are rows of X themselves.
     depth : int, default=100
-        How many of the highest-ranked documents of a query are taken for wrong ones.
+        How many of the highest-ranked documents of a query are considered as wrong ones.
     n_negatives : int, default=30
         How many comparisons are drawn for each query.
     relative_margin : float, optional

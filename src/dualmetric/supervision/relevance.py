@@ -16,10 +16,10 @@ from ._judged import Judged
 class Relevance(Judged):
     """Graded judgements: how relevant a document is to a query.
 
-    Documents are compared within a query: those of a higher grade should be closer to it than
-    those of a lower one, and than documents that rank high and were not judged, which count as
-    grade 0. A comparison weighs as much as exchanging the two documents changes nDCG in the plain
-    ranking (or the prior's).
+    Documents are compared within a query: those of a higher grade should be closer to it than those
+    of a lower one, and than documents that rank high and were not judged, which count as grade 0.
+    The weight of a comparison is the change in nDCG when the two documents are exchanged in the
+    plain ranking (or the prior's).
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Relevance(Judged):
         return new
 
     def _weights(self, X: Matrix, query: Array, near: Array, far: Array, grades: Array) -> Array:
-        """Change in nDCG when the two documents of a comparison change places; one on average."""
+        """Change in nDCG when the two documents of a comparison are exchanged; one on average."""
         asked, place = np.unique(query, return_inverse=True)
         n = self._documents_known()
         pairs = np.column_stack([np.tile(query, 2), np.concatenate([near, far])])

@@ -5,7 +5,7 @@
     ‖x_i − x_k‖² − ‖x_i − x_j‖² < 1. Best for ranking.
 ``"neighbors"``
     The positive is among the nearest rows of the anchor's class, the negative among the nearest
-    rows of other classes. It looks only at the neighbourhood of each row, and so keeps what k-NN
+    rows of other classes. Only the neighbourhood of each row is used, which preserves what k-NN
     classification needs.
 """
 
@@ -83,12 +83,12 @@ class _Classes:
         self.size = np.bincount(label)
         if len(names) < 2:
             raise ValueError(
-                f"y has one class only ({names[:1].tolist()[0]!r}): triplets need rows of at least "
+                f"y has only one class ({names[:1].tolist()[0]!r}): triplets need rows of at least "
                 "two classes"
             )
         if self.size.max() < 2:
             raise ValueError(
-                "every class in y has one row only: a triplet needs two rows of one class and one "
+                "every class in y has only one row: a triplet needs two rows of one class and one "
                 "of another"
             )
         self.order = np.argsort(self.label, kind="stable").astype(dtype)
@@ -168,9 +168,9 @@ def _active(
 ) -> Callable[[Array], Array]:
     """A function that says which triples of row numbers have a margin below the given one.
 
-    One triplet more or less changes the order of all that follow, and with it the metric. Rounding,
-    which differs with the number of threads and on devices, must not decide: where it could, the
-    margin is computed again, by differences in float64, and a tie is not active.
+    One triplet more or less changes the order of all that follow, and so the metric. Rounding,
+    which depends on the number of threads and the device, must not decide which are active. If it
+    could, the margin is computed again, from differences in float64, and a tie is not active.
     """
     limit = margin - _TIE * abs(margin)
     longest = float(to_numpy(ops.row_lengths(X)).max())
@@ -218,15 +218,15 @@ def _active_triplets(
             found = _distinct(np.concatenate(parts), n)[:n_triplets]
     if len(found) == 0:
         warn(
-            "no active triplet was found: the Euclidean distance ranks every row sampled of the "
+            "no active triplet was found: the Euclidean distance ranks all sampled rows of the "
             f"same class before all others, by more than {margin:g}. Learning from nearest "
             "neighbours instead; sampler='neighbors' silences this.",
         )
         return _neighbor_triplets(X, classes, n_triplets, rng)
     if len(found) < n_triplets:
         warn(
-            f"{len(found):,} active triplets were found where {n_triplets:,} were asked for: "
-            "learning from those",
+            f"only {len(found):,} active triplets were found, fewer than the {n_triplets:,} wanted;"
+            " the metric is learned from these",
         )
     return found
 

@@ -267,7 +267,7 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
     async def image(request: Request) -> Response:
         found = teaching.content.image(teaching._row(request.path_params["row"]))
         if found is None:
-            raise RefusedError(404, "the picture is not there")
+            raise RefusedError(404, "there is no such picture")
         kept = {"Cache-Control": "private, max-age=3600"}  # a list that moves shows it again
         return Response(found[1], media_type=found[0], headers=kept)
 
@@ -336,8 +336,8 @@ def open_port(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise OSError(
-            f"port {port} cannot be used ({error.strerror}): another program has it; choose "
-            "another, or 0 for any that is free"
+            f"port {port} cannot be used ({error.strerror}): another program may be using it; "
+            "choose another port, or 0 for any free one"
         ) from None
     return listening
 

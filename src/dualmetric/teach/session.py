@@ -107,9 +107,11 @@ class Session:
         with self.lock:
             for number in (query, row):
                 if not 0 <= number < self.n_rows:
-                    raise ValueError(f"row {number} is not there: rows go to {self.n_rows - 1}")
+                    raise ValueError(
+                        f"there is no row {number}: row numbers go from 0 to {self.n_rows - 1}"
+                    )
             if query == row:
-                raise ValueError("a row is not judged against itself: choose another")
+                raise ValueError("a row cannot be judged against itself: choose another")
             judgement = Judgement(int(query), int(row), bool(right), asked)
             if self.log is not None:
                 self.log.write(judgement._asdict())
@@ -181,8 +183,8 @@ class Session:
             found = judging.read(path, self.n_rows)
             if found.fingerprint not in (None, mark):
                 raise ValueError(
-                    f"{path} belongs to other rows than these: they changed since, or it is of "
-                    "another file; name another file for the judgements"
+                    f"{path} has judgements about other rows: the rows have changed since, or come "
+                    "from another file. Name another file for the judgements"
                 )
             if found.dropped:
                 self.notes.append(f"{found.dropped} lines of {path} could not be read: left out")
