@@ -81,7 +81,7 @@ def test_groups_prevalence_test_pairs_and_report(files):
     )
     assert "On 600 other pairs: log loss 0.0" in done.stdout
     page = Path("page.html").read_text(encoding="utf-8")
-    assert "How good it is" in page
+    assert "How well it works" in page
     assert "<b>" not in page
     assert re.search(r"text of &lt;b&gt;(\d+)&lt;/b&gt;</div><small>00\1</small>", page)
 

@@ -443,7 +443,7 @@ def test_spectrum_of_a_lifted_metric_is_that_in_the_space_of_the_kernel(lifted_c
 
 def test_other_metrics_are_not_called_lifted(text_case):
     text = Page(build_report(*text_case, title="t")).all("body")[0]["text"]
-    assert "Choose a neighbour to see which features make its distance." in text
+    assert "Choose a neighbour to see how features contribute to its distance." in text
     assert "lifted" not in text
     assert "landmark" not in text
 

@@ -269,7 +269,18 @@ class Metric:
         return [*first, self.replaced(factor=written, outside=0.0)]
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B; lazy if one is a Dask array."""
+        """Distance between each row of A and the same row of B.
+
+        Parameters
+        ----------
+        A, B : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
+            Rows in the original features.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            Distances; a Dask array, not computed yet, if A or B is one.
+        """
         check_same_device(A, B)
         (a, image_a), (b, image_b) = self._two_parts(A), self._two_parts(B)
         known = [part.shape[0] for part in (a, b) if part.shape[0] == part.shape[0]]
@@ -287,7 +298,18 @@ class Metric:
         return self._corrected(lengths, np.square(image_a - image_b) @ self.low_rank_form()[2])
 
     def pairwise(self, A: Any, B: Any = None) -> Array:
-        """Distances between all rows of A and all rows of B, or among the rows of A."""
+        """Distances between all rows of A and all rows of B.
+
+        Parameters
+        ----------
+        A, B : {array-like, sparse matrix, data frame} of shape (n_rows, n_features)
+            Rows in the original features. If B is None, it is A.
+
+        Returns
+        -------
+        array of shape (n_rows_A, n_rows_B)
+            Distances.
+        """
         check_same_device(A, A if B is None else B)
         a, image_a = self._two_parts(A)
         b, image_b = (None, image_a) if B is None else self._two_parts(B)
@@ -449,6 +471,16 @@ class Metric:
         longest columns are kept. With a lift, columns are orthogonal in the space of the kernel.
         For the cosine, the centre is rotated too, and "nearest" refers to the distance before the
         scaling.
+
+        Parameters
+        ----------
+        rank : int
+            Number of directions to keep.
+
+        Returns
+        -------
+        Metric
+            The same metric if it has no more directions than that.
         """
         check_whole(rank, "rank")
         factor, centre, lift = self.factor, self.centre, self.lift
@@ -476,7 +508,15 @@ class Metric:
     def with_idf(self, idf: Any) -> "Metric":
         """Put tf-idf in front of a metric that was learned on rows weighted with this idf.
 
-        The metric returned takes raw counts.
+        Parameters
+        ----------
+        idf : array-like of shape (n_features,)
+            Weights of the features, as `tfidf.fit_idf` gives them.
+
+        Returns
+        -------
+        Metric
+            A metric that takes raw counts.
         """
         if self.first.idf is not None:
             raise ValueError("this metric weights counts by tf-idf already")
@@ -570,12 +610,33 @@ class Metric:
         """Write the metric to a safetensors file, replacing it in one step.
 
         ``info`` is saved too, and the version of dualmetric is added if ``info`` has none.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write; its folder must exist.
         """
         metric_file.save(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Metric":
-        """Read a metric from a file that `save` wrote. Nothing in the file is executed."""
+        """Read a metric from a file that `save` wrote. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or path
+            A metric file.
+
+        Returns
+        -------
+        Metric
+            The metric, with its ``info``.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, is not a metric file, or was written by a newer version.
+        """
         return metric_file.load(path, cls)
 
     def weighted(self, X: Matrix) -> Matrix:

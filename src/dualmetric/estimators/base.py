@@ -216,7 +216,18 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         return self.metric_.transform(rows)
 
     def pair_distance(self, A: Any, B: Any) -> Array:
-        """Learned distance between each row of A and the same row of B."""
+        """Learned distance between each row of A and the same row of B.
+
+        Parameters
+        ----------
+        A, B : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
+            Rows in the original features.
+
+        Returns
+        -------
+        array of shape (n_rows,)
+            Distances.
+        """
         (a, _), (b, _) = self._open(A), self._open(B)
         return self.metric_.distance(a, b)
 

@@ -268,7 +268,20 @@ class QueryMetric(BaseEstimator):
         return ops.dot(queries, like(self.weights_, queries))
 
     def similarity(self, Q: Any, D: Any) -> Matrix:
-        """Similarities of all queries with all documents, an array (n_queries, n_documents)."""
+        """Similarities of all queries with all documents.
+
+        Parameters
+        ----------
+        Q : {array-like, sparse matrix, data frame} of shape (n_queries, width)
+            Queries.
+        D : {array-like, sparse matrix, data frame} of shape (n_documents, n_features_in_)
+            Documents.
+
+        Returns
+        -------
+        array of shape (n_queries, n_documents)
+            Similarities qᵀWd.
+        """
         documents = self._open(D, "D").take()
         asked = like(self.transform_queries(Q), documents)
         size = asked.shape[0] * documents.shape[0] * precision(documents).itemsize

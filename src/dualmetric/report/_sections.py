@@ -164,16 +164,16 @@ def spectrum(shares: Array, directions: Array | None, name_of: Callable[[int], s
             "is preferred.</p>"
         )
     if not shares.any():
-        return "<p>This metric is zero: all rows are equal to it.</p>"
+        return "<p>This metric is zero: all distances are zero.</p>"
     where = "" if directions is not None else ", in the space of the kernel"
     effective = 1 / float(np.square(shares).sum())
     half = int(np.searchsorted(np.cumsum(shares), 0.5) + 1)
     cut = f" The first {N_BARS} are shown." if len(shares) > N_BARS else ""
     text = (
         f'<p class="legend">{_count(len(shares), "direction")}; '
-        f"half of the metric in the first {half}</p>{_charts.spectrum(shares[:N_BARS])}"
+        f"the first {half} make up half of the metric</p>{_charts.spectrum(shares[:N_BARS])}"
         f'<p class="note">Each bar is an eigenvalue of the metric{where}, as a share of their '
-        f"sum. Together they count like {effective:.1f} equal directions.{cut}</p>"
+        f"sum. Together they are worth {effective:.1f} directions of equal weight.{cut}</p>"
     )
     if name_of is not None and directions is not None:
         lines = "".join(f"<li>{_ends(column, name_of)}</li>" for column in directions.T)
@@ -266,10 +266,10 @@ def _extremes(names: list[str], change: Array) -> str:
 def choosing_a_neighbour(material: Material) -> str:
     """What the explorer shows when a neighbour is chosen."""
     if material.metric.first.lift is None:
-        return "Choose a neighbour to see which features make its distance."
+        return "Choose a neighbour to see how features contribute to its distance."
     return (
-        "Choose a neighbour to see its distances, and which features make the plain one. The "
-        "learned metric is lifted by a kernel: it is not linear in the features, so its distances "
+        "Choose a neighbour to see its distances, and how features contribute to the plain one. "
+        "The learned metric uses a kernel lift: it is not linear in the features, so its distances "
         "are not split into them."
     )
 

@@ -198,8 +198,8 @@ class Explorer {
       groups.append(this.explanation(name, why[when]));
     }
     panel.append(groups, make("p", { className: "note ends" },
-      make("span", { className: "end apart", textContent: "holds apart" }),
-      make("span", { className: "end together", textContent: "draws together" })));
+      make("span", { className: "end apart", textContent: "increases the distance" }),
+      make("span", { className: "end together", textContent: "reduces it" })));
     return panel;
   }
 
@@ -225,7 +225,7 @@ class Explorer {
     const digits = Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(widest))));
     const box = make("div", { className: "group" }, this.heading(`${name} distance`, distance));
     if (!lines.length) {
-      box.append(make("p", { className: "soft", textContent: "Nothing tells these rows apart." }));
+      box.append(make("p", { className: "soft", textContent: "These rows do not differ." }));
       return box;
     }
     const table = make("table", { className: "parts" });
@@ -274,7 +274,7 @@ function signed(value, digits) {
   return (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
 }
 
-/** One picture of signed numbers: orange holds apart, blue draws together, clear is nothing. */
+/** One picture of signed numbers: orange increases the distance, blue reduces it, clear is zero. */
 function heatCanvas(sheet, number, label) {
   const { image, width, height, columns } = sheet;
   const canvas = make("canvas", { width, height, className: "picture heat", role: "img", "aria-label": label });
