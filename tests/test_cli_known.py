@@ -1,6 +1,7 @@
 """``fit`` and ``evaluate`` from pairs, clicks and judgements, and folders in BEIR's layout."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -251,7 +252,7 @@ class TestPairs:
         assert line == "--scoring ndcg does not apply to pairs: use 'average_precision'"
         np.save("few.npy", [[0, 1, 1], [0, 2, 0]])
         line = refused(*start, "few.npy", "--method", "auto")
-        assert line.endswith("got 1 and 1. Use --method durp, with settings of your own")
+        assert line.endswith("got 1 and 1. Use --method durp with settings of your own")
         line = refused(*start, "few.npy")
         assert line.startswith("2 pairs are too few to hold some out: use --holdout 0")
 
@@ -383,7 +384,7 @@ class TestJudged:
             ("relevance", "0,1\n", "line 1 must be the numbers of a query and a document, and a"),
             ("relevance", "0,1,1\n0,2,-1\n", "line 2 has the grade -1"),
             ("relevance", "q,d,g\n0,1,1\n\n0,1,2\n", "line 2 and line 4 give the same query"),
-            ("relevance", "0,1,1\n0,2,nan\n", "line 2 is nan: give finite numbers"),
+            ("relevance", "0,1,1\n0,2,nan\n", "line 2 is nan: all numbers must be finite"),
             ("relevance", "0,1,0\n", "no query has a relevant document"),
         ],
     )
@@ -408,8 +409,28 @@ class TestJudged:
         line = refused("fit", "x.npy", "--relevance", "flat.npy", "--queries", "q.npy")
         assert line.endswith("document, and a grade; got shape (3,)")
         run(*start, "--queries", "q.npy")
-        line = refused("evaluate", "metric.safetensors", "x.npy", *start[2:], "--report", "a.html")
-        assert line == "--report shows rows with labels, but --relevance was given: leave it out"
+
+
+class TestReport:
+    def test_queries(self, search):
+        run("fit", "x.npy", "--relevance", "r.csv", "--queries", "q.npy")
+        known = ("--relevance", "r.csv", "--queries", "q.npy", "--report", "a.html")
+        done = run("evaluate", "metric.safetensors", "x.npy", *known)
+        assert done.stdout.endswith("Report: a.html\n")
+        page = Path("a.html").read_text(encoding="utf-8")
+        assert "Recall at k" in page
+        assert "query 0</th>" in page
+        line = refused("evaluate", "metric.safetensors", "x.npy", *known, "--texts", "r.csv")
+        assert "--texts and --image-shape are for rows with labels" in line
+
+    def test_texts_of_a_folder(self, beir):
+        run("fit", "beir")
+        run("evaluate", "metric.safetensors", "beir", "--report", "a.html")
+        assert "a\u2028b</th>" in Path("a.html").read_text(encoding="utf-8")
+
+    def test_pairs_have_a_page_of_their_own(self, pairs):
+        line = refused("evaluate", "m.safetensors", "x.npy", "--pairs", "p.csv", "--report", "a")
+        assert "use dualmetric match --report" in line
 
 
 class TestFolder:

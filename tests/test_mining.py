@@ -138,5 +138,5 @@ def test_bad_positives(index, message):
 
 
 def test_other_widths():
-    with pytest.raises(ValueError, match="queries have 3 features and documents 4"):
+    with pytest.raises(ValueError, match="queries have 3 features and documents have 4"):
         mine_negatives(np.eye(4), [[0, 1]], np.zeros((1, 3)))

@@ -118,7 +118,7 @@ class TestCheck:
             ([[0, 1.5, 1]], r"grades\[0\] = \[0.0, 1.5, 1.0\]: query and document must be whole"),
             ([[0, np.inf, 1]], "query and document must be whole numbers"),
             ([[np.nan, 1, 1]], "query and document must be whole numbers"),
-            ([[0, 1, 2.0], [0, 2, np.nan]], r"grade\[1\] is nan: give finite numbers"),
+            ([[0, 1, 2.0], [0, 2, np.nan]], r"grade\[1\] is nan: all numbers must be finite"),
             ([[0, 1, 2], [0, 2, -1]], r"grades\[1\] has the grade -1: grades start at 0"),
             ([[0, 1, MOST + 1]], r"grades\[0\] has the grade 51: gains are 2\^grade − 1"),
             (

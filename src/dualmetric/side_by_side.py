@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import ops
+from ._arrays import embedded, ops
 from ._arrays.namespace import to_numpy
-from ._arrays.ranking import rank_queries
+from ._arrays.ranking import check_float64, rank_queries
 from ._types import Array, Matrix
 from ._validation import check_labels, joined_labels
 from .labelled import most_votes
@@ -147,6 +147,15 @@ def compare(
 def plain_rows(metric: Metric, X: Any) -> Matrix:
     """Rows as the metric's L takes them: float64, after tf-idf weighting where it has one."""
     return metric.weighted(ops.to_float64(to_numpy(metric.open_rows(X).take())))
+
+
+def mapped_rows(metric: Metric, parts: list[Any]) -> dict[str, Any]:
+    """Rows of all parts, one below the other, as each of the three distances compares them."""
+    plain = ops.stacked([plain_rows(metric, part) for part in parts])
+    learned: Any = embedded.stacked([metric.embedding(part) for part in parts])
+    if learned.negative is None:
+        learned = check_float64(learned.positive)
+    return {"euclidean": plain, "cosine": ops.unit_rows(plain), "learned": learned}
 
 
 def _score(rows: Matrix, codes: Array, n_queries: int, classes: Array) -> Scores:

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from .. import measures
-from .._arrays import embedded, judged, ops, ranking
+from .._arrays import embedded, judged
 from .._rows import Rows
 from .._types import Array
 from ..intervals import bootstrap_interval, ends_of, paired_interval
 from ..metric import Metric
-from ..side_by_side import plain_rows
+from ..side_by_side import mapped_rows
 from ..supervision import Pairs
 from ._output import note
 from ._scores import JUDGED, PAIRS, TAR
@@ -69,15 +69,6 @@ def score_known(
     return find(metric, rows, known)
 
 
-def _mapped(metric: Metric, parts: list[Any]) -> dict[str, Any]:
-    """Rows as each distance compares them."""
-    plain = ops.stacked([plain_rows(metric, part) for part in parts])
-    learned: Any = embedded.stacked([metric.embedding(part) for part in parts])
-    if learned.negative is None:
-        learned = ranking.check_float64(learned.positive)
-    return {"euclidean": plain, "cosine": ops.unit_rows(plain), "learned": learned}
-
-
 def _score_queries(metric: Metric, rows: Rows, known: Any) -> Any:
     n = rows.shape[0]
     numbers, parts = np.arange(n), [rows.take()]
@@ -91,7 +82,7 @@ def _score_queries(metric: Metric, rows: Rows, known: Any) -> Any:
     query = np.unique(index[:, 0], return_inverse=True)[1]
     each: dict[str, dict[str, Array]] = {}
     scores: dict[str, Any] = {}
-    for name, mapped in _mapped(metric, parts).items():
+    for name, mapped in mapped_rows(metric, parts).items():
         rank = judged.ranks(mapped, n, index)
         each[name] = {key: measures.MEASURES[key](query, rank, grade, 10) for key in JUDGED}
         scores[name] = {key: float(values.mean()) for key, values in each[name].items()}
@@ -118,7 +109,7 @@ def _score_pairs(metric: Metric, rows: Rows, known: Any) -> Any:
     keys = list(PAIRS)[: 1 + len(rates)]
     scores: dict[str, Any] = {}
     precisions = {}
-    for name, mapped in _mapped(metric, [rows.take(named)]).items():
+    for name, mapped in mapped_rows(metric, [rows.take(named)]).items():
         squares = embedded.sq_distances(mapped, pairs.index)
         found, draws = _pair_draws(np.sqrt(np.maximum(squares, 0.0)), pairs.same, rates)
         precisions[name] = draws[0]

@@ -120,6 +120,15 @@ def read_known(
     return known
 
 
+def query_names(data: Path, file: RowFile, queries: Path | None) -> list[str] | None:
+    """Texts of the queries of a folder in BEIR's layout, or ids where queries are rows of DATA."""
+    if not is_search_folder(data):
+        return None if queries is not None or file.ids is None else list(map(str, file.ids))
+    with open_text(data / "queries.jsonl") as stream:
+        found = [json.loads(line) for line in stream if line.strip()]
+    return [str(query.get("text") or query["_id"]) for query in found]
+
+
 def _make(make: Any, table: Any, queries: Rows | None) -> Any:
     if make is Relevance:
         if isinstance(table, _Table):

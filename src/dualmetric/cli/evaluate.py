@@ -51,7 +51,7 @@ def evaluate(
     from ..side_by_side import compare
     from ._data import load_metric, read_data_for, read_lines, read_texts
     from ._judging import score_known
-    from ._known import noun_of, read_known, source_of
+    from ._known import noun_of, query_names, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
     from ._output import check_output, make_console, note, write_file, write_json
     from ._progress import show_steps
@@ -68,10 +68,13 @@ def evaluate(
     if texts is not None and image_shape is not None:
         raise ValueError("rows are shown as texts or as pictures: give --texts or --image-shape")
     if report is not None and source is not None:
-        remedy = "leave it out"
         if source[0] == "pairs":
-            remedy = "use dualmetric match --report, whose page is about pairs"
-        raise ValueError(f"--report shows rows with labels, but --{source[0]} was given: {remedy}")
+            raise ValueError(
+                "--report shows rows with labels, or queries, but not pairs: use dualmetric "
+                "match --report, whose page is about them"
+            )
+        if texts is not None or image_shape is not None:
+            raise ValueError("--texts and --image-shape are for rows with labels: leave them out")
     learned = load_metric(metric)
     shape = None if image_shape is None else _shape(image_shape, learned.n_features)
     console = make_console(json)
@@ -101,6 +104,13 @@ def evaluate(
             numbers, gain, n_scored = score_known(learned, rows, known)
     if source is not None:
         show(numbers, gain, n_scored, noun_of(source))
+        if report is not None:
+            from ..report import build_query_report
+
+            called = query_names(data, file, queries)
+            page = build_query_report(learned, rows, known, title=data.name, query_names=called)
+            write_file(report, page.encode())
+            console.print(f"Report: {report}")
         write(numbers, gain, scored=n_scored, training=0)
         return
     if file.y is None:

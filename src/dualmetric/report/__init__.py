@@ -13,8 +13,9 @@ from ._explorer import explorer_data, heat_pictures
 from ._matches import build_match_report
 from ._material import DISTANCES, gather, row_name
 from ._page import fill_page
+from ._queries import build_query_report
 
-__all__ = ["build_match_report", "build_report"]
+__all__ = ["build_match_report", "build_query_report", "build_report"]
 
 
 def build_report(
@@ -95,7 +96,7 @@ def build_report(
         **_sections.class_table(material),
         "spectrum": _sections.spectrum(shares, directions, name_of if shape is None else None),
         "choosing": _sections.choosing_a_neighbour(material),
-        "how": _sections.how_it_was_made(material),
+        "how": _sections.how_it_was_made(metric, _sections.rows_scored(material)),
         "before": DISTANCES[material.before],
         "n_queries": len(data["queries"]),
         "n_on_map": f"{len(data['onMap']):,}",

@@ -35,15 +35,17 @@ def precision_recall(recalls: Array, curves: list[tuple[str, str, Array]]) -> st
     return _svg(parts, f"Precision at each recall. {summary}.")
 
 
-def precision_at(ks: list[int], curves: list[tuple[str, str, Array, Array]]) -> str:
-    """Draw curves (style, name, means, intervals of shape (n, 2)) over the number of rows."""
+def at_k(
+    measure: str, y_label: str, ks: list[int], curves: list[tuple[str, str, Array, Array]]
+) -> str:
+    """Draw curves (style, name, means, intervals of shape (n, 2)) of a measure over k."""
     ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     across = [_x((i + 0.5) / len(ks)) for i in range(len(ks))]
     parts = _frame(
         [(x, str(k)) for x, k in zip(across, ks, strict=True)],
         [(_y(t), f"{100 * t:.0f}") for t in ticks],
-        "k: nearest rows that are looked at",
-        "Rows of the same class, %",
+        "k, the number of nearest ones",
+        y_label,
     )
     for style, _, _, intervals in curves:
         edge = [*zip(across, intervals[:, 1], strict=True)]
@@ -55,7 +57,7 @@ def precision_at(ks: list[int], curves: list[tuple[str, str, Array, Array]]) -> 
         parts.append(f'<polyline class="line {style}" points="{path}"/>')
         for x, k, mean, (low, high) in zip(across, ks, means, intervals, strict=True):
             text = (
-                f"{name}: precision {100 * mean:.1f} % at k = {k} "
+                f"{name}: {measure.lower()} {100 * mean:.1f} % at k = {k} "
                 f"(95 % interval {100 * low:.1f} to {100 * high:.1f})"
             )
             parts.append(_mark(style, x, _y(mean), text))
@@ -63,7 +65,7 @@ def precision_at(ks: list[int], curves: list[tuple[str, str, Array, Array]]) -> 
         f"{name}: {100 * m[0]:.0f} % at k = {ks[0]}, {100 * m[-1]:.0f} % at k = {ks[-1]}"
         for _, name, m, _ in curves
     )
-    return _svg(parts, f"Precision at k. {summary}.")
+    return _svg(parts, f"{measure} at k. {summary}.")
 
 
 def spectrum(shares: Array) -> str:

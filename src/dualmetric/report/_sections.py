@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from .._types import Array
-from ..intervals import bootstrap_interval, paired_interval
 from ..metric import Metric
 from ..side_by_side import PRECISION_AT, RECALLS, Scores
-from . import _charts
+from . import _charts, _result
 from ._material import DISTANCES, Material, clean
+from ._result import points
 
 N_DIRECTIONS = 6  # leading directions whose features are named
 N_BARS = 100  # directions whose share is drawn
@@ -28,115 +28,24 @@ def per_query(scores: Scores) -> list[Array]:
     return [scores.average_precision, scores.knn_correct.astype(np.float64), hits]
 
 
-def _percent(values: Array) -> str:
-    """The mean of shares as a percentage."""
-    return f"{100 * np.nanmean(values):.1f}\u00a0%"
-
-
-def _points(difference: float) -> str:
-    """A difference of percentages, with its sign."""
-    return f"{100 * difference:+.1f}".replace("-", "−")
-
-
 def result(material: Material) -> dict[str, str]:
     """The verdict, a card for each measure, and the lines of the table of all distances."""
-    cards = []
-    worse = []
-    values = zip(*map(per_query, material.both), strict=True)
-    for (name, meaning), (b, a) in zip(MEASURES.items(), values, strict=True):
-        low, high = paired_interval(a, b)
-        state, words = _judged(low, high)
-        if state == "worse":
-            worse.append(name)
-        cards.append(
-            f'<article class="card score {state}"><h3>{name}</h3>'
-            f'<p class="change"><span class="was">{_percent(b)}</span>'
-            f'<span class="arrow" aria-label="becomes">→</span><strong>{_percent(a)}</strong></p>'
-            f'<p class="verdict"><span class="sign" aria-hidden="true"></span>'
-            f"{_points(float(np.nanmean(a) - np.nanmean(b)))} points</p><p>{words}</p>"
-            f'<p class="note">95 % interval of the difference: {_points(low)} to {_points(high)}.'
-            f'</p><p class="note">{meaning}</p></article>'
-        )
-    return {
-        "headline": _headline(material, worse),
-        "cards": "".join(cards),
-        "score_lines": "".join(_score_line(material, name) for name in material.scores),
-    }
-
-
-def _judged(low: float, high: float) -> tuple[str, str]:
-    """Name of the state and words for the interval of a difference."""
-    if low > 0:
-        return "better", "Better, by more than chance"
-    if high < 0:
-        return "worse", "Worse, by more than chance"
-    return "even", "No clear difference: it may be chance"
-
-
-def _headline(material: Material, worse: list[str]) -> str:
-    """The verdict by mean average precision, and which other measures got worse."""
-    plain = DISTANCES[material.before]
-    before, after = material.both
-    low, high = paired_interval(after.average_precision, before.average_precision)
-    state, _ = _judged(low, high)
-    text = {
-        "better": f"The learned distance ranks better than the plain {plain} distance.",
-        "worse": f"The learned distance ranks worse than the plain {plain} distance: "
-        "keep the plain one.",
-        "even": f"The learned distance does not rank clearly better than the plain {plain} "
-        "distance: there is little reason to use it.",
-    }[state]
-    if state != "worse" and worse:
-        text += f" But it is worse by {' and '.join(worse)}."
-    verb = {"better": "rises", "worse": "falls", "even": "goes"}[state]
-    choice = f"“Before” is the plain {plain} distance"
-    if before.map == material.scores[_other_plain(material)].map:
-        choice += ": on these rows the cosine ranks no better."
-    else:
-        choice += ", which by this measure is the better of the two plain ones."
-    return (
-        f'<p class="headline {state}">{text}</p><p class="lead">Mean average precision {verb} from '
-        f"{_percent(before.average_precision)} to {_percent(after.average_precision)}: a "
-        f"difference of {_points(after.map - before.map)} points (95 % interval {_points(low)} to "
-        f"{_points(high)}). {choice}</p>"
-    )
+    values = {name: per_query(scores) for name, scores in material.scores.items()}
+    return _result.result(values, material.before, MEASURES)
 
 
 def _other_plain(material: Material) -> str:
     return "cosine" if material.before == "euclidean" else "euclidean"
 
 
-def _score_line(material: Material, name: str) -> str:
-    cells = ""
-    for values in per_query(material.scores[name]):
-        low, high = bootstrap_interval(values)
-        interval = f"<small>{100 * low:.1f} to {100 * high:.1f}</small>"
-        cells += f'<td class="number">{_percent(values)}{interval}</td>'
-    tags = {material.before: ' <span class="tag">before</span>'}
-    tags["learned"] = ' <span class="tag strong">after</span>'
-    heading = DISTANCES[name].capitalize() + tags.get(name, "")
-    return f'<tr><th scope="row">{heading}</th>{cells}</tr>'
-
-
 def precision_at(material: Material) -> dict[str, str]:
     """Precision at k before and after, as a chart and as lines of a table."""
     before, after = (scores.precision_at for scores in material.both)
     ks = list(PRECISION_AT[: before.shape[1]])
-    plain = DISTANCES[material.before].capitalize()
-    drawn = [
-        (style, name, np.nanmean(values, axis=0), np.array([*map(bootstrap_interval, values.T)]))
-        for style, name, values in (("before", plain, before), ("after", "Learned", after))
-    ]
-    lines = []
-    for k, b, a in zip(ks, before.T, after.T, strict=True):
-        low, high = paired_interval(a, b)
-        change = _points(float(np.nanmean(a) - np.nanmean(b)))
-        lines.append(
-            f'<tr><th scope="row">{k}</th><td class="number">{_percent(b)}</td>'
-            f'<td class="number">{_percent(a)}</td><td class="number">{change}'
-            f"<small>{_points(low)} to {_points(high)}</small></td></tr>"
-        )
-    return {"precision_at": _charts.precision_at(ks, drawn), "precision_lines": "".join(lines)}
+    chart, lines = _result.at_k(
+        "Precision", "Rows of the same class, %", ks, before.T, after.T, material.before
+    )
+    return {"precision_at": chart, "precision_lines": lines}
 
 
 def curves(material: Material) -> dict[str, str]:
@@ -232,7 +141,7 @@ def class_table(material: Material) -> dict[str, str]:
         cells = [(counts[code], f"{counts[code]:,}"), (-1, "–"), (-1, "–"), (-9, "–")]
         if not np.isnan(change[code]):
             cells[1:3] = ((f"{v:.6f}", f"{100 * v:.1f}") for v in (before[code], after[code]))
-            cells[3] = (f"{change[code]:.6f}", _points(change[code]))
+            cells[3] = (f"{change[code]:.6f}", points(change[code]))
         numbers = "".join(f'<td class="number" data-sort="{s}">{text}</td>' for s, text in cells)
         moved = np.nan_to_num(change[code])
         bar = f'class="{"loss" if moved < 0 else "gain"}" style="--part:{abs(moved) / reach:.3f}"'
@@ -252,7 +161,7 @@ def _extremes(names: list[str], change: Array) -> str:
     """Which classes gained and lost most, in words."""
 
     def listed(order: list[int]) -> str:
-        return ", ".join(f"<b>{escape(names[c])}</b> ({_points(change[c])})" for c in order)
+        return ", ".join(f"<b>{escape(names[c])}</b> ({points(change[c])})" for c in order)
 
     order = np.argsort(-change, kind="stable")
     gained = [c for c in order if change[c] > 0][:3]
@@ -274,9 +183,9 @@ def choosing_a_neighbour(material: Material) -> str:
     )
 
 
-def how_it_was_made(material: Material) -> str:
-    """The metric, its parameters and the rows, as pairs of a name and a value."""
-    metric, info = material.metric, material.metric.info
+def how_it_was_made(metric: Metric, scored: tuple[str, str]) -> str:
+    """The metric, its parameters and what was scored, as pairs of a name and a value."""
+    info = metric.info
     scaled = metric if metric.kind == "cosine" else metric.first
     compared = "Euclidean distance of transformed rows"
     if scaled.kind == "cosine":
@@ -299,7 +208,7 @@ def how_it_was_made(material: Material) -> str:
     pairs += [
         ("Compared by", compared),
         ("Weighting", "none" if metric.first.idf is None else "tf-idf of raw counts"),
-        ("Rows scored", f"{material.n_rows:,} in {_count(len(material.class_names), 'class')}"),
+        scored,
     ]
     if isinstance(tried := info.get("families"), list):
         pairs.append(("Tried on held-out rows", _tried(tried)))
@@ -310,6 +219,12 @@ def how_it_was_made(material: Material) -> str:
         listed = _pairs(sorted(parameters.items()))
         text += f"<details><summary>Parameters</summary>{listed}</details>"
     return text
+
+
+def rows_scored(material: Material) -> tuple[str, str]:
+    """How many rows were scored, as a name and a value."""
+    classes = _count(len(material.class_names), "class")
+    return "Rows scored", f"{material.n_rows:,} in {classes}"
 
 
 def _tried(families: list[Any]) -> str:
