@@ -30,7 +30,7 @@ _SECTIONS = """Parameters
     Attributes
     ----------
     metric_ : Metric
-        The metric: save it, apply it elsewhere.
+        The learned metric, which can be saved and applied elsewhere.
     components_ : ndarray of shape (rank, n_features_in_)
         Its directions, one per row.
     n_rows_used_, n_rows_in_ : int
@@ -38,7 +38,7 @@ _SECTIONS = """Parameters
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X had names that are all strings."""
+        Their names, if all names in X are strings."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def check_options(owner: Any) -> None:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option,))
 def with_options(cls: _T) -> _T:
-    """Make the constructor of an estimator, and fill in what its docstring leaves out."""
+    """Make the constructor of an estimator, and complete its docstring."""
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     if made.__doc__ is not None:  # there is none under python -OO
         # without indentation, as Python 3.13 and later have it
@@ -173,8 +173,8 @@ def max_rows_option() -> Any:
     return option(
         "int",
         default=50_000,
-        help="At most this many rows are learned from, chosen at random and evenly over all; a "
-        "few more where classes are rare, and every row that given triplets or comparisons name. "
+        help="At most this many rows are learned from, chosen at random and evenly over all rows; "
+        "a few more if classes are rare, and always the rows of given triplets or comparisons. "
         "None learns from all rows.",
         low=2,
         optional=True,
@@ -212,8 +212,8 @@ def lift_option(note: str = "") -> Any:
         "str",
         default=None,
         help='With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the '
-        "metric is learned there: no longer linear in the features, and often far better on images "
-        f"and embeddings. See `dualmetric.lift`{note}.",
+        "metric is learned on these. It is then not linear in the features, and often far better "
+        f"on images and embeddings. See `dualmetric.lift`{note}.",
         choices=(None, "rbf"),
         flag="rbf learns a distance that is not linear, for dense rows; none learns a linear one.",
     )

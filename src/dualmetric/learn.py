@@ -46,7 +46,7 @@ SPAN_LIMIT = 2000
 """Rows up to which n × n inner products and their eigenvectors are cheap."""
 
 PRIOR_SPAN_LIMIT = 4000
-"""The same with a prior, whose directions at both ends of the spectrum take longer to find."""
+"""The same with a prior: directions at both ends of the spectrum take longer to find."""
 
 _COPIED_SHARE = 0.3  # of the rows: below it, those that comparisons name are copied
 

@@ -31,7 +31,7 @@ class Lift:
     gamma: float  # γ
 
     def apply(self, rows: Matrix, factor: Matrix) -> Matrix:
-        """k(x)·factor for each row, a block of rows at a time; where the rows are."""
+        """k(x)·factor for each row, a block of rows at a time, on the device of the rows."""
         xp = namespace(rows)
         landmarks, factor = like(self.landmarks, rows), like(factor, rows)
         # squares of rows far from zero would drown their differences

@@ -348,8 +348,8 @@ class Metric:
     def _two_parts(self, X: Any) -> tuple[Matrix, Any]:
         """Rows whose Euclidean distance is this metric, and None; with ``outside``, rows x and Lᵀx.
 
-        Then d² = ω²‖a − b‖² + Σ g_k(Lᵀ(a − b))_k², and no row of all features need be dense. For
-        the cosine, both are divided by the length √(xᵀMx).
+        Then d² = ω²‖a − b‖² + Σ g_k(Lᵀ(a − b))_k², and sparse rows stay sparse. For the cosine,
+        both are divided by the length √(xᵀMx).
         """
         if not self.outside or self.centre is not None:
             return self.transform(X), None

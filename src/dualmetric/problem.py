@@ -59,8 +59,8 @@ class DualOptions:
     reg: float | None = option(
         "float",
         default=None,
-        help="λ, the weight of ‖M − M₀‖². None is 1/N for N comparisons, the paper's, and 0.01 "
-        "with a prior.",
+        help="λ, the weight of ‖M − M₀‖². None stands for 1/N with N comparisons, as in the paper, "
+        "and for 0.01 with a prior.",
         low=0,
         above=True,
     )
@@ -77,9 +77,9 @@ class DualOptions:
     shrinkage: float = option(
         "float",
         default=1.0,
-        help="Above 0 and at most 1. Below 1, the regulariser knows how rows of one class (or "
-        "rows that should be close) differ, and discounts those directions: see "
-        "`dualmetric.scatter`. 1 is the paper's method; the smaller, the stronger.",
+        help="Above 0 and at most 1. Below 1, directions in which rows of one class (or rows that "
+        "should be close) differ get less weight: see `dualmetric.scatter`. Smaller values have a "
+        "stronger effect; 1 is the paper's method.",
         low=0,
         high=1,
         above=True,
@@ -88,10 +88,10 @@ class DualOptions:
     power: float = option(
         "float",
         default=0.5,
-        help="How much directions differ in length: an eigenvalue w of the metric makes its "
-        "direction w^power long. 0.5 is the paper's metric. 0 or 0.25, with few directions (about "
-        "as many as classes), often ranks better, and so may −0.25, which makes the leading ones "
-        "shorter; from −1 on.",
+        help="How much directions differ in length: the direction of an eigenvalue w has the "
+        "length w^power. 0.5 is the paper's metric. 0 or 0.25, with few directions (about as many "
+        "as classes), often ranks better, and so may −0.25, which makes the leading ones shorter. "
+        "At least −1.",
         low=-1,
         flag="How much directions differ in length: 0 makes all alike; 0.5 is the paper's.",
     )
@@ -100,30 +100,30 @@ class DualOptions:
         "bool",
         default=False,
         help="With ``shrinkage`` below 1, take the differences within classes from all rows of X "
-        "rather than from those that comparisons name. A file or other source is read once more "
-        "for it.",
+        "rather than from the rows of the comparisons. A file or another source is then read once "
+        "more.",
     )
     eigen_tol: float = option(
         "float",
         default=TOLERANCE,
-        help="How far directions may be off where there are more than 4,000 features, so that "
-        "they are found by iteration: largest residual, relative to the largest eigenvalue. On "
-        "text the ranking is the same from 0.06 downwards; 1e-5 makes distances good to four "
-        "digits.",
+        help="Largest residual of the directions, relative to the largest eigenvalue, if they are "
+        "found by iteration (above 4,000 features). On text the ranking is the same from 0.06 "
+        "downwards; 1e-5 makes distances correct to four digits.",
         low=0,
         above=True,
     )
     distance: str = distance_option(
-        note="Learning is the same; with a prior that is named, it is from rows of length one."
+        note='Learning is the same, except with ``prior="identity"`` or ``"whitening"``, where '
+        "rows are scaled to length one before learning."
     )
     scale: bool = scale_option()
     random_state: Any = random_state_option(
-        "Seed of sampling, projection and the order of the comparisons. The same seed gives the "
-        "same bits."
+        "Seed of sampling, projection and the order of the comparisons. The same seed gives "
+        "exactly the same metric."
     )
     verbose: int = verbose_option(
         "Above 0, print the objectives and the gap after each epoch, and how many rows are used "
-        "where these are not all; above 1, also where the time went."
+        "if not all are; above 1, also the time of each stage."
     )
 
 

@@ -38,7 +38,7 @@ class Directions(NamedTuple):
     residual: float
 
     def lengths(self, rank: int | None = None, power: float = 0.5) -> Array:
-        """√w₁·(w/w₁)^p: how long each of the leading directions is made; √w for p = ½."""
+        """√w₁·(w/w₁)^p: the length given to each of the leading directions; √w for p = ½."""
         values = self.values[:rank]
         largest = values[:1].astype(np.float64)
         return np.sqrt(largest) * (values / largest) ** power
@@ -49,7 +49,7 @@ class Directions(NamedTuple):
 
 
 def weighted_graph(index: Array, weight: Array, X: Matrix) -> Matrix:
-    """The comparison graph C of the comparisons whose weight is not zero, where X is."""
+    """The graph C of the comparisons whose weight is not zero, on the device of X."""
     used = np.flatnonzero(weight)
     C = ops.comparison_graph(index[used], weight[used].astype(precision(X)), X.shape[0])
     return ops.placed(C, X)

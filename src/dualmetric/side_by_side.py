@@ -14,7 +14,7 @@ from .labelled import most_votes
 from .metric import Metric
 
 N_NEIGHBORS = 10
-"""Rows that a query is shown, and among which `Scores.hits` looks."""
+"""Number of nearest rows in `Scores.neighbors` and for `Scores.hits`."""
 
 N_VOTES = 5
 """Nearest rows that vote on the class of a query."""
@@ -26,17 +26,17 @@ RECALLS = np.linspace(0.0, 1.0, 21)
 """Shares of the relevant rows at which `Scores.curve` gives the precision."""
 
 _BLOCK_BYTES = 16 * 2**20
-"""Distances held at once, by all threads; ranking them takes about three times as much beside."""
+"""Bytes of distances held at once, by all threads; ranking takes about three times as much more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How well one distance ranks, with one entry per query row.
+    """Scores of one distance, with one entry per query row.
 
     Attributes
     ----------
     average_precision : ndarray of shape (n_rows,), float64
-        Of ranking all other rows; NaN where the row is the only one of its class.
+        Average precision of ranking all other rows; NaN if the row is the only one of its class.
     knn_correct : ndarray of shape (n_rows,), bool
         Whether the vote of the 5 nearest training rows (of the nearest other rows, where there are
         no training rows) gives the row's class. If classes have the same number of votes, the first
@@ -44,8 +44,8 @@ class Scores:
     hits : ndarray of shape (n_rows,), bool
         Whether one of the 10 nearest other rows has the row's class.
     neighbors : ndarray of shape (n_rows, 10), int64
-        Those nearest rows, the nearest first and the lower number first of equal distances. There
-        are as many columns as other rows where these are fewer than 10.
+        These nearest rows, the nearest first; of equal distances, the lower number first. There are
+        fewer columns if there are fewer than 10 other rows.
     predicted : ndarray of shape (n_rows,)
         The class that the nearest rows vote for.
     precision_at : ndarray of shape (n_rows, n_ks), float64
@@ -53,8 +53,8 @@ class Scores:
         up to the number of other rows; NaN where the row is the only one of its class. Of rows at
         equal distances, the lower number comes first.
     curve : ndarray of shape (21,), float64
-        Precision at the recalls 0, 0.05, …, 1: for each query the largest precision that this or
-        a larger recall comes with, averaged over the queries.
+        Precision at the recalls 0, 0.05, …, 1: for each query the largest precision at this or a
+        larger recall, averaged over the queries.
     """
 
     average_precision: Array
@@ -67,17 +67,17 @@ class Scores:
 
     @property
     def map(self) -> float:
-        """Mean average precision, of the rows that share their class."""
+        """Mean average precision, without rows that are the only one of their class."""
         return float(np.nanmean(self.average_precision))
 
     @property
     def knn(self) -> float:
-        """Share of all rows that 5 neighbours classify rightly."""
+        """Share of all rows that 5 neighbours classify correctly."""
         return float(np.mean(self.knn_correct))
 
     @property
     def hit_rate(self) -> float:
-        """Share, of the rows that share their class, that find one of it among the 10 nearest."""
+        """Share of the queries with a row of their class among the 10 nearest."""
         return float(np.mean(self.hits[~np.isnan(self.average_precision)]))
 
 
@@ -206,7 +206,7 @@ def _score(rows: Matrix, codes: Array, n_queries: int, classes: Array) -> Scores
 def _nearest(keys: Array, kth: Array, k: int) -> Array:
     """Columns of the k smallest distances of each row, of equal ones the first column first.
 
-    ``keys`` are `kernels.ranking_keys`, whose last bit is no part of the distance, and ``kth``
+    ``keys`` are `kernels.ranking_keys`, whose last bit is not part of the distance, and ``kth`` is
     the k-th smallest of each row.
     """
     rows, columns = np.nonzero(keys <= (kth | np.uint64(1))[:, None])

@@ -72,7 +72,8 @@ def nearest_documents(
 ) -> Iterator[tuple[slice, Array]]:
     """Numbers of the documents nearest to each of the rows ``asked``, nearest first; on the host.
 
-    For some queries at a time, and for all of these as many as any of them is to get by ``counts``.
+    Yields blocks of queries. All queries of a block get the same number of documents, the largest
+    of their ``counts``.
     """
     for block, values in distance_blocks(X, n_documents, asked):
         k = min(n_documents, int(counts[block].max()))

@@ -202,7 +202,7 @@ def require_memory_beside(X: Any, size: int, purpose: str, remedy: str) -> None:
 def blocks_of(
     X: Any, total: int, bytes_each: int, *, least: int = 1, most: int | None = None
 ) -> Iterator[slice]:
-    """Slices of ``range(total)`` whose temporary arrays are small where X is."""
+    """Slices of ``range(total)`` that need little temporary memory on the device of X."""
     room = _HOST_BLOCK
     if is_device_array(X):
         available = free_memory(X)

@@ -268,7 +268,7 @@ def column_dots(A: Matrix, B: Matrix) -> Array:
 
 
 def row_lengths(X: Matrix) -> Matrix:
-    """Length of each row; squares are summed in float64, whose range they may need."""
+    """Length of each row; squares are summed in float64, because float32 could overflow."""
     if is_sparse(X):
         return like(np.sqrt(np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()), X)
     xp = namespace(X)

@@ -18,7 +18,7 @@ _shared: dict[Any, tuple[int, ExitStack]] = {}  # settings: their users, and wha
 
 
 def n_threads() -> int:
-    """Threads to use: ``OMP_NUM_THREADS`` where it is set, else the cores this process may use."""
+    """Threads to use: ``OMP_NUM_THREADS`` if it is set, otherwise the cores of this process."""
     if _one_thread_users:
         return 1
     value = os.environ.get("OMP_NUM_THREADS", "")

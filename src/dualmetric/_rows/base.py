@@ -51,7 +51,7 @@ class Rows:
         return total
 
     def map(self, function: Callable[[Any], Any], width: int, dtype: Any = None) -> Any:
-        """Rows of ``width`` numbers, as many as the block has, that a function makes of each block.
+        """Apply a function to each block; it returns ``width`` numbers for each row of the block.
 
         For rows in memory this is the result of the function itself, for rows on disk an ndarray,
         and for Dask rows a Dask array that is not computed yet. Without ``dtype``, it has the

@@ -128,7 +128,7 @@ def in_flags(message: str) -> str:
     message = message.replace("use cv=None", "leave --cv out")
     message = re.sub(rf"\b({names})=('[^']*'|[-\w.]*\w)", flag, message)
     message = re.sub(r"(?<!--)\bshrinkage\b", "--shrinkage", message)
-    return re.sub(r"\b([uU]se) DuRP\b", r"\1 --method durp", message)
+    return re.sub(r"\b([uU]se) DuRP\b(?!\()", r"\1 --method durp", message)
 
 
 def read_cv(text: str, method: str, known: str) -> int | str:

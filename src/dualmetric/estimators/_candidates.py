@@ -1,9 +1,9 @@
 """Candidates of `MetricCV`, in families that share work.
 
-Every candidate runs the stages of `dualmetric.learn`, in their order and with the random numbers
-that a fit of its own would use, so that stages can be shared: the lift between all that have it,
-the comparisons between all with the same sampler, the directions between all ranks, powers and
-distances, and one decomposition of the rows between all penalties of a ridge regression.
+Every candidate runs the stages of `dualmetric.learn`, in the same order and with the same random
+numbers as a separate fit would. So stages can be shared: the lift by all candidates that have one,
+the comparisons by all with the same sampler, the directions by all ranks, powers and distances, and
+one decomposition of the rows by all penalties of a ridge regression.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -85,8 +85,8 @@ def _gains(
 ) -> dict[tuple[bool, str], tuple[float, float, float]]:
     """Expected gain of each family over the plain distance, and the ends of its interval.
 
-    Families are tested one by one: a large one, whose best candidate is in doubt, does not hide
-    the gain of a small one. All intervals hold together with 95 % confidence.
+    Families are tested one by one, so that a large family, whose best candidate is in doubt, does
+    not hide the gain of a small one. All intervals hold together with 95 % confidence.
     """
     candidates = race.candidates
     families = sorted({_family(one) for one, ok in zip(candidates, allowed, strict=True) if ok})

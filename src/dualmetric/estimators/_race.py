@@ -21,7 +21,7 @@ BEHIND = 3.0
 
 @dataclass(eq=False)
 class Candidate:
-    """An estimator and how it did.
+    """An estimator and its scores.
 
     Scores are one array for each split that it was scored on, by the number of the split, with one
     number per held-out query: NaN where it was not scored, or the query has nothing to find.

@@ -38,10 +38,10 @@ def _prior_option() -> Any:
         "object",
         default=None,
         help="The distance that is kept wherever the comparisons do not contradict it. None learns "
-        'from nothing, as the paper does. "identity" is the plain distance, "whitening" that '
+        'without a prior, as in the paper. "identity" is the plain distance, "whitening" that '
         "of rows whitened with ``shrinkage`` (0.9, for example; up to 4,000 features), and a "
-        "metric is corrected in the directions that the comparisons ask for. Safer with few "
-        "judgements, and for classes that were not learned from; works well with "
+        "`Metric` is corrected in the directions that the comparisons require. A prior is safer "
+        "with few judgements and for classes that were not learned from. It works well with "
         '``distance="cosine"``.',
         type='{None, "identity", "whitening"} or Metric',
         flag="The distance to start from and to correct: identity (the plain one) or whitening.",

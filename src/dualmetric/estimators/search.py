@@ -63,23 +63,23 @@ class MetricCV(LearnedMetricEstimator):
 
     The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features), `RidgeMetric` and
     `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
-    is scored on training rows that it was not learned from. Metrics with a prior are tried, too,
-    for every kind of supervision but labels of known classes: `DuOri` with ``prior="identity"`` or
-    ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ. Where shrinkages, ranks,
-    powers, samplers or regs are given, `RidgeMetric`, which has none of them, is left out.
+    is scored on training rows that it was not learned from. Metrics with a prior are also tried,
+    for every kind of supervision except labels of known classes: `DuOri` with ``prior="identity"``
+    or ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ. If shrinkages, ranks,
+    powers, samplers or regs are given, `RidgeMetric`, which has none of these options, is left out.
 
-    Candidates race: each is scored on some held-out queries first, and drops out where it is
-    clearly behind the best so far. What candidates have in common is computed once. Shrinkages are
-    tried from the middle outwards, for as long as they get better.
+    Candidates race: each is scored on some held-out queries first, and drops out if it is clearly
+    behind the best so far. Work that candidates share is done once. Shrinkages are tried from the
+    middle outwards, as long as scores improve.
 
     Of the candidates within one standard error of the best, the simplest is chosen (linear before
     lifted, whitening before ridge before DuRP, few directions before many), and learned again from
-    all rows. Where none is better than the better plain distance by more than chance (a bootstrap
+    all rows. If none is better than the better plain distance by more than chance (a bootstrap
     interval over held-out queries), the plain distance is kept: see ``recommend()``.
 
     {sections}
     best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
-        What learned it.
+        The estimator that was chosen, fitted to all rows.
     best_params_ : dict
         Its parameters: ``type(best_estimator_)(**best_params_).fit(X, y)`` gives the same metric.
     best_score_ : float
@@ -90,10 +90,10 @@ class MetricCV(LearnedMetricEstimator):
     scoring_ : str
         The score that was compared.
     other_scores_ : dict
-        With labels: for "map" and "knn", where they were not compared, the scores of the choice
-        and of the better plain distance.
+        With labels: "map" and "knn" of the choice and of the better plain distance, if these scores
+        were not used to choose.
     families_ : list of dict
-        The best candidate of each family: its name, its score, and the 95 % interval of it.
+        The best candidate of each family: its name, its score, and the 95 % interval of the score.
     held_out_ : str
         What was held out: "rows", "pairs", "queries" or "comparisons".
     cv_results_ : dict of ndarrays
@@ -107,11 +107,11 @@ class MetricCV(LearnedMetricEstimator):
     best_index_ : int
         Place of the choice in ``cv_results_``.
     refit_time_ : float
-        Seconds of learning the chosen metric from all rows.
+        Seconds that learning the chosen metric from all rows took.
     gain_interval_ : tuple of float
-        95 % interval of how much the best learned metric of a family scores above the better plain
-        distance, on queries other than those it was the best of. It is that of the family chosen,
-        and allows for the number of families.
+        95 % interval of the gain of the chosen family over the better plain distance. In each draw,
+        the best candidate of the family is judged on queries that it was not chosen by. The
+        interval allows for the number of families.
     new_documents_ : tuple of float or None
         With judgements and ``cv=None``: the scores of the choice and of the better plain distance
         on queries about documents that were not judged in training.
@@ -129,11 +129,11 @@ class MetricCV(LearnedMetricEstimator):
     scoring: str | None = option(
         "str",
         default=None,
-        help='What is to be good. For labels: "map", the ranking of held-out rows (mean average '
-        'precision, the default), "knn", the share of the right class among their five nearest '
-        'training rows, or "both", their mean, which gives up neither where it need not. For '
-        "triplets and "
-        'comparisons: "agreement", the share of held-out ones that are satisfied. For pairs: '
+        help='The score to choose by. For labels: "map", the ranking of held-out rows (mean '
+        'average precision, the default), "knn", the share of the right class among their five '
+        'nearest training rows, or "both", the mean of the two, to lose neither for the other. For '
+        'triplets and comparisons: "agreement", the share of held-out ones that are satisfied. '
+        "For pairs: "
         '"average_precision". For positives and relevance: "ndcg" (the default), "map", "recall", '
         '"precision" or "hit_rate", of the first ten documents.',
         choices=(None, *SCORES),
@@ -144,14 +144,15 @@ class MetricCV(LearnedMetricEstimator):
     cv: Any = option(
         "object",
         default=None,
-        help="How to hold out. None holds out the last quarter of each class (of triplets or "
-        "comparisons: a random quarter) and, while these are few or leave in doubt whether any "
-        "metric is better than the plain distances, another quarter, up to all four. A number is "
-        'that of folds, as in scikit-learn. "classes" holds out one half of the classes, then the '
-        "other: choose it where the metric will meet classes that it has not seen. For judgements, "
-        '"queries" holds out queries at random, and "documents" those about documents that no '
-        "other query is about; None chooses the best on the first among those that are not worse "
-        "than the plain distance on the second. With groups, whole groups are held out.",
+        help="What is held out. None holds out the last quarter of each class (for triplets or "
+        "comparisons, a random quarter). If there are few rows, or it is in doubt whether any "
+        "metric is better than the plain distances, further quarters follow, up to all four. A "
+        'number is the number of folds, as in scikit-learn. "classes" holds out one half of the '
+        "classes, then the other: choose it if the metric will be used for classes that it has "
+        'not seen. For judgements, "queries" holds out queries at random, and "documents" holds '
+        "out queries about documents that no other query is about; None chooses the best on the "
+        "first among those that are not worse than the plain distance on the second. With groups, "
+        "whole groups are held out.",
         type="str, int, cross-validation generator, iterable or None",
     )
     shrinkages: Any = _candidates_option(
@@ -222,7 +223,9 @@ class MetricCV(LearnedMetricEstimator):
         above=True,
         flag="For auto: seconds after which no more settings are tried.",
     )
-    random_state: Any = random_state_option("Seed of everything. The same seed, the same choice.")
+    random_state: Any = random_state_option(
+        "Seed of everything random. The same seed gives the same choice."
+    )
     verbose: int = verbose_option("Above 0, print the choice; above 1, each group as it is scored.")
 
     def fit(

@@ -157,7 +157,7 @@ def query_scores(
     measure: str = "ndcg",
     k: int | None = 10,
 ) -> Array:
-    """Score of each query.
+    """Compute the score of each query.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ def has_matching(path: str | os.PathLike[str]) -> bool:
 def load_with_matching(
     path: str | os.PathLike[str], make: Callable[..., _T]
 ) -> tuple[_T, Matching | None]:
-    """Read a metric, and what a matcher keeps beside it; None where there is no matcher."""
+    """Read a metric and the data of its matcher, which are None if there is no matcher."""
     header, tensors = read(Path(path))
     matching = None
     if "match" in header:

@@ -44,7 +44,7 @@ from .parquet import import_pyarrow, open_parquet
 MAPPED_ABOVE = 2**26
 """Size in bytes above which files are not read as a whole; rows are read when they are needed."""
 STREAMED = ("npy", "parquet")
-"""Forms that are written block by block, so that not all rows need be in memory."""
+"""Forms that are written block by block, so that the rows need not all be in memory."""
 
 # none of the parts looks back (``++``, ``*+``), so that the time is linear in the length of a line
 _NUMBER = rb"(?>[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:e[-+]?+\d++)?+|nan|inf))"
@@ -268,7 +268,7 @@ def _read_npz(file: Archive) -> RowFile:
 
 
 def _read_svmlight(path: Path, n_features: int | None) -> RowFile:
-    """Sparse rows and labels; indices count from 0 where any is 0, else from 1."""
+    """Sparse rows and labels; indices count from 0 if any is 0, otherwise from 1."""
     from sklearn.datasets import load_svmlight_file
 
     with open_bytes(path) as stream:

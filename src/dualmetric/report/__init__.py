@@ -35,9 +35,9 @@ def build_report(
 ) -> str:
     """Build a page that shows what the metric changed on rows it was not learned from.
 
-    It compares the learned distance with the plain ones, overall and class by class, draws maps of
-    the rows, and lets people look up the nearest rows of a query before and after. The page needs
-    no network and loads nothing.
+    The page compares the learned distance with the plain ones, overall and class by class, shows
+    which classes are confused, draws maps of the rows, and lets people look up the nearest rows of
+    a query before and after. It needs no network and loads nothing.
 
     Parameters
     ----------

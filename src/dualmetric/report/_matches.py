@@ -35,8 +35,8 @@ def build_match_report(
 ) -> str:
     """Build a page that shows how far a `Matcher` can be trusted.
 
-    It has a reliability diagram, precision at each recall, both error rates, the distances of same
-    and different pairs, and the hardest errors side by side. The page needs no network and loads
+    The page has a reliability diagram, precision at each recall, both error rates, the distances of
+    same and different pairs, and the hardest errors side by side. It needs no network and loads
     nothing.
 
     Parameters

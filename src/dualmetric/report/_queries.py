@@ -37,8 +37,8 @@ def build_query_report(
 ) -> str:
     """Build a page that shows what the metric changed for queries with judged documents.
 
-    It compares the learned distance with the plain ones, draws recall and precision at k, and lists
-    the queries that changed most. The page needs no network and loads nothing.
+    The page compares the learned distance with the plain ones, draws recall and precision at k, and
+    lists the queries that changed most. It needs no network and loads nothing.
 
     Parameters
     ----------

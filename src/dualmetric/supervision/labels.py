@@ -190,10 +190,10 @@ class Labels(Supervision):
 def _quarters(codes: Array) -> Iterator[tuple[Array, Array]]:
     """The last quarter of each class, rounded, then the one before it, and so on.
 
-    At least two rows of a class are always learned from. Quarters after the first hold only
-    classes of eight rows or more. They are not random: where rows next to each other are alike (of
-    one day, one person, one stretch of a signal), random ones would be easier than new rows are.
-    Without such an order they are as good.
+    At least two rows of a class are always learned from. Quarters after the first hold only classes
+    of eight rows or more. They are not random: if neighbouring rows are similar (of one day, one
+    person or one part of a signal), random rows would be easier than new rows are. Without such an
+    order, this is as good as a random choice.
     """
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes)
@@ -212,7 +212,8 @@ def _quarters(codes: Array) -> Iterator[tuple[Array, Array]]:
 def _at_random(codes: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
     """Quarters of each class drawn at random, for few rows: they are held out several times.
 
-    One held-out part of few rows says little, and classes of fewer than eight rows have no other.
+    One held-out part of few rows says little, and classes of fewer than eight rows have only one
+    part.
     """
     if len(codes) > _FEW_ROWS:
         return

@@ -130,10 +130,10 @@ class Pairs(Supervision):
     def compare(
         self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
     ) -> Comparisons:
-        """Draw a pair that is the same and one that is different, and keep those in doubt.
+        """Compare random pairs of both kinds, and keep the comparisons that are in doubt.
 
-        In doubt are comparisons whose different pair is not farther apart by more than the margin.
-        Where there is none, all that were drawn are kept. No comparison is drawn twice.
+        A comparison is in doubt if its different pair is not farther apart by more than the margin.
+        If none is, all that were drawn are kept. No comparison is drawn twice.
         """
         pairs = self._with_different(X.shape[0], rng)
         near, far = np.flatnonzero(pairs.same), np.flatnonzero(~pairs.same)

@@ -42,8 +42,8 @@ def sampler_option() -> Any:
     return option(
         "str",
         default="active",
-        help='How to sample them: "active" is the paper\'s and ranks best, "neighbors" protects '
-        "k-NN accuracy. See `dualmetric.supervision.sampling`.",
+        help='How to sample triplets: "active", as in the paper, ranks best, and "neighbors" '
+        "preserves k-NN accuracy. See `dualmetric.supervision.sampling`.",
         choices=SAMPLERS,
         flag="active ranks best, neighbors protects k-NN accuracy.",
     )
@@ -190,7 +190,7 @@ def _active(
 
 
 def most_listed(n_triplets: int) -> int:
-    """Triplets up to which all are listed, rather than some drawn, to find as many as wanted."""
+    """Number of triplets up to which all of them are listed instead of drawing some."""
     return max(2 * n_triplets, min(20 * n_triplets, _LISTED))
 
 
