@@ -10,6 +10,34 @@ NAMES = ("width", "höhe", "深さ", "", "💡")
 INFO = {"method": "DuRP", "parameters": {"reg": None, "scale": True, "tol": 0.5}, "ü": [1, "β"]}
 
 
+# --- rows that are not in memory --------------------------------------------------------
+
+
+class Stored:
+    """What HDF5 and Zarr arrays have in common; it remembers which slices were read."""
+
+    def __init__(self, array, *, ends_at=None, shape=None, chunks=None):
+        self._array, self._ends_at = array, ends_at
+        self.shape, self.dtype = shape or array.shape, array.dtype
+        self.chunks = chunks if chunks is not None else getattr(array, "chunks", None)
+        self.read = []
+
+    def __getitem__(self, key):
+        assert isinstance(key, slice), "rows are read by slices only"
+        assert key.step in (None, 1)
+        self.read.append((key.start, min(key.stop, self.shape[0])))
+        if self._ends_at is None:
+            return self._array[key]
+        return self._array[: self._ends_at][key].copy()
+
+    def __len__(self):
+        return self.shape[0]
+
+    @property
+    def largest_read(self):
+        return max(stop - start for start, stop in self.read)
+
+
 # --- rows with labels -----------------------------------------------------------------------
 
 

@@ -32,31 +32,7 @@ from dualmetric._rows import (
 from dualmetric._rows.base import MemoryRows
 from dualmetric._rows.stored import StoredRows
 from dualmetric.evaluation import average_precisions
-
-
-class Stored:
-    """What HDF5 and Zarr arrays have in common; it remembers which slices were read."""
-
-    def __init__(self, array, *, ends_at=None, shape=None, chunks=None):
-        self._array, self._ends_at = array, ends_at
-        self.shape, self.dtype = shape or array.shape, array.dtype
-        self.chunks = chunks if chunks is not None else getattr(array, "chunks", None)
-        self.read = []
-
-    def __getitem__(self, key):
-        assert isinstance(key, slice), "rows are read by slices only"
-        assert key.step in (None, 1)
-        self.read.append((key.start, min(key.stop, self.shape[0])))
-        if self._ends_at is None:
-            return self._array[key]
-        return self._array[: self._ends_at][key].copy()
-
-    def __len__(self):
-        return self.shape[0]
-
-    @property
-    def largest_read(self):
-        return max(stop - start for start, stop in self.read)
+from makers import Stored
 
 
 def make_data(n=60, d=12, seed=0, dtype=np.float64):

@@ -1,4 +1,5 @@
 """Rows of Dask arrays and data frames, on threads, processes and a cluster."""
+# ruff: noqa: F811  (fixtures are imported)
 
 import operator
 import os
@@ -13,30 +14,34 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
+from dask_parts import (  # noqa: F401  (fixtures)
+    CHUNKS,
+    Recorded,
+    cluster,
+    da,
+    dask,
+    dd,
+    frame,
+    kill_a_worker,
+    on_cluster,
+    one_thread,
+    pd,
+    slowly,
+    vectors,
+)
 from dualmetric._arrays import namespace
 from dualmetric._rows import column_means, open_rows, ranking, within_scatter
 from dualmetric.evaluation import average_precisions
 
-dask = pytest.importorskip("dask")
-da = pytest.importorskip("dask.array")
-dd = pytest.importorskip("dask.dataframe")
-pd = pytest.importorskip("pandas")
-
 # a warning of pandas about how Dask writes Parquet
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword.*:Warning")
 
-CHUNKS = [(60, 12), (25, 12), (7, 5), ((0, 13, 0, 46, 1, 0), 12)]
 KINDS = [lambda D: D, lambda D: D.map_blocks(sp.csr_matrix)]
 
 
 def make_data(n=60, d=12, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, d)).astype(dtype), np.arange(n) % 3
-
-
-def frame(X, y, names="abc"):
-    made = pd.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
-    return made.assign(label=np.array(list(names))[y])
 
 
 def rows_of(X, **options):
@@ -53,30 +58,6 @@ def first_columns(block):
 
 def sums(block, start):
     return np.asarray(block.sum(axis=0)).ravel()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Run in this thread, unless a test asks for a cluster."""
-    with dask.config.set(scheduler="sync"):
-        yield
-
-
-class Recorded:
-    """A Dask array whose blocks remember that they were read."""
-
-    def __init__(self, X, chunks):
-        self.read = []
-        self.array = da.from_array(X, chunks=chunks).map_blocks(self._remember, dtype=X.dtype)
-        self.read.clear()
-
-    def _remember(self, block, block_info=None):
-        if block_info:
-            self.read.append(block_info[0]["chunk-location"][0])
-        return block
-
-    def __dask_tokenize__(self):
-        return id(self)
 
 
 # --- reading --------------------------------------------------------------------------------
@@ -347,19 +328,6 @@ def test_parquet_of_many_files(tmp_path):
         assert_array_equal(rows.take(np.array([5, 95])), X[[5, 95]])
 
 
-@pytest.fixture
-def vectors(tmp_path):
-    """A Parquet file with a column of vectors, in row groups of ten, as Dask reads it."""
-
-    def build(rows, y, **options):
-        pd.DataFrame({"v": list(rows), "label": y}).to_parquet(
-            tmp_path / "rows.parquet", row_group_size=10
-        )
-        return dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=True, **options)
-
-    return build
-
-
 @pytest.mark.parametrize("options", [{}, {"dtype_backend": "pyarrow"}], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_column_of_vectors(vectors, options, dtype):
@@ -537,27 +505,6 @@ def test_sparse_blocks_with_wrong_indices():
 # --- a cluster ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Two worker processes."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
-        ) as made,
-        distributed.Client(made, set_as_default=False, timeout="60s") as client,
-    ):
-        yield client
-
-
-@pytest.fixture
-def on_cluster(cluster):
-    cluster.wait_for_workers(2, timeout=120)
-    with cluster.as_current(), dask.config.set(scheduler=None):
-        yield cluster
-
-
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "frame"])
 def test_on_a_cluster(kind, held, on_cluster):
@@ -592,27 +539,6 @@ def test_on_processes():
     rows = rows_of(da.from_array(X, chunks=(40, 12)))
     with dask.config.set(scheduler="processes", num_workers=2):
         assert_array_equal(rows.take(np.array([1, 50])), X[[1, 50]])
-
-
-def slowly(block, folder):
-    """Leave a file that says which process works on a block, and take a while."""
-    if len(block):
-        with open(os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}"), "w"):
-            pass
-        time.sleep(0.3)
-    return block
-
-
-def kill_a_worker(folder, killed):
-    """Wait until a process works on its second block, and kill it."""
-    for _ in range(3000):
-        working = [name.split("-")[0] for name in os.listdir(folder)]
-        busy = [pid for pid in working if working.count(pid) > 1]
-        if busy:
-            os.kill(int(busy[0]), signal.SIGKILL)
-            killed.append(int(busy[0]))
-            return
-        time.sleep(0.02)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system has no SIGKILL")

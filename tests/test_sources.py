@@ -22,43 +22,11 @@ from dualmetric import (
     mean_average_precision,
 )
 from dualmetric._rows import stored
+from makers import Stored
+from makers import make_classes as make_data
 
 LEARNERS = [DuRP, DuOri, SRP, SPCA]
 FEW = {"n_triplets": 300, "random_state": 0}
-
-
-class Stored:
-    """What HDF5 and Zarr arrays have in common; it remembers which slices were read."""
-
-    def __init__(self, array, *, ends_at=None, shape=None, chunks=None):
-        self._array, self._ends_at = array, ends_at
-        self.shape, self.dtype = shape or array.shape, array.dtype
-        self.chunks = chunks if chunks is not None else getattr(array, "chunks", None)
-        self.read = []
-
-    def __getitem__(self, key):
-        assert isinstance(key, slice), "rows are read by slices only"
-        assert key.step in (None, 1)
-        self.read.append((key.start, min(key.stop, self.shape[0])))
-        if self._ends_at is None:
-            return self._array[key]
-        return self._array[: self._ends_at][key].copy()
-
-    def __len__(self):
-        return self.shape[0]
-
-    @property
-    def largest_read(self):
-        return max(stop - start for start, stop in self.read)
-
-
-def make_data(n=60, d=12, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    X = rng.standard_normal((n, d))
-    X[:, 0] += 3.0 * (y == 1)
-    X[:, 1] += 3.0 * (y == 2)
-    return X.astype(dtype), y
 
 
 @pytest.fixture
