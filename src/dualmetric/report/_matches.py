@@ -143,7 +143,7 @@ def _prevalence(matcher: Any) -> str:
 
 def _decision(threshold: Any) -> str:
     if threshold is None:
-        return "Pairs with a probability of at least ½ are accepted. No guarantee was asked for."
+        return "Pairs with a probability of at least ½ are accepted, without a guarantee."
     return f"Accepted: {threshold}."
 
 
