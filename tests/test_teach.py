@@ -112,17 +112,20 @@ def test_hostile_lines_are_dropped(tmp_path):
         '{"query": true, "row": 2, "right": true}',
         '{"query": 4, "row": 4, "right": true}',
         "[1, 2]",
+        '"undo"',
+        '["undo"]',
         "null",
         "[" * 5000,
         '{"query": 1, "row": 500, "right": true}',
         '{"query": 3, "row": 4, "right": false, "asked": "<script>"}',
         '{"check": {"query": 1, "rows": [1], "plain": [NaN], "taught": [0], "earlier": [0]}}',
+        '{"check": {"query": 1, "rows": [[1]], "plain": [[1]], "taught": [[0]], "earlier": [[0]]}}',
         '{"undo": 7}',
     ]
     path.write_text("\n".join(lines) + "\n")
     found = judgements.read(path, 120)
     assert found.judgements == [Judgement(1, 2, True)]
-    assert found.dropped == 8
+    assert found.dropped == 10
     assert found.outside == 1
     path.write_bytes(b"\xff\x00" * 30_000)
     assert judgements.read(path).judgements == []
@@ -253,14 +256,55 @@ def test_a_restart_gives_the_same_metric(tmp_path):
     path = tmp_path / "j.jsonl"
     session = answered(Session(X, path=path), 5)
     session.undo()
-    again = Session(X, path=path)  # as after kill -9: nothing was closed
+    session.log.close()
+    again = Session(X, path=path)
     assert again.judgements == session.judgements
     assert again.kept.ids == session.kept.ids
     ours, theirs = again.metric().pairwise(X), session.metric().pairwise(X)
     np.testing.assert_allclose(ours, theirs, rtol=2e-2, atol=2e-2)
     assert again.reading() == session.reading()
-    for one in (session, again):
-        one.log.close()
+    again.log.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files cannot be locked in this way there")
+def test_a_file_has_one_writer(tmp_path):
+    path = tmp_path / "j.jsonl"
+    session = Session(X, path=path)
+    with pytest.raises(ValueError, match="another page that is still running"):
+        Session(X, path=path)
+    session.judge(0, 1, True)
+    session.log.close()
+    again = Session(X, path=path)
+    assert again.judgements == [Judgement(0, 1, True)]
+    again.log.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no such limit there")
+def test_a_full_disk_loses_nothing(tmp_path):
+    """Found by `make faults`: a line was written in part, and the next one continued it."""
+    import resource
+    import signal
+
+    path = tmp_path / "j.jsonl"
+    session = Session(X, path=path)
+    session.judge(0, 1, True)
+    whole = path.read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 9, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"No space left on device.*j\.jsonl"):
+            session.judge(0, 2, True)
+        with pytest.raises(OSError, match=r"j\.jsonl"):
+            session.undo()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.read_bytes() == whole
+    assert session.judgements == [Judgement(0, 1, True)]
+    session.judge(0, 3, False)
+    session.log.close()
+    assert judgements.read(path).judgements == session.judgements
 
 
 def test_wide_sparse_rows(monkeypatch):
@@ -501,6 +545,28 @@ def test_the_metric_is_saved_at_the_end(teaching, tmp_path):
     assert Metric.load(tmp_path / "m.safetensors").info["judgements"] == 1
 
 
+def test_judgements_of_a_killed_page_are_saved_by_the_next(tmp_path):
+    """Found by `make faults`: without a new judgement, nothing was saved."""
+    path, out = tmp_path / "j.jsonl", tmp_path / "m.safetensors"
+    session = Session(X, path=path)
+    session.judge(0, 1, True)
+    session.judge(0, 2, False)
+    session.log.close()
+    for unsaved in (2, 0):
+        session = Session(X, path=path)
+        teaching = Teaching(session, content.Table(X, None), out=out)
+        assert teaching.state()["unsaved"] == unsaved
+        with TestClient(make_app(teaching, PORT), base_url=f"http://{HOST}:{PORT}"):
+            pass
+        session.log.close()
+        assert Metric.load(out).info["judgements"] == 2
+    session.log = None
+    session.undo()
+    teaching.out = tmp_path / "missing" / "m.safetensors"
+    teaching.close()
+    assert isinstance(teaching.failure, FileNotFoundError)
+
+
 @pytest.mark.parametrize(
     ("headers", "word"),
     [
@@ -572,6 +638,7 @@ def test_every_answer_has_a_policy(client, teaching):
         client.get("/nothing"),
         client.get("/image/0"),
         client.get("/image/999"),
+        client.get("/image/" + "1" * 5000),
         client.get("/api/state", headers={"X-Token": "wrong"}),
     ):
         assert "default-src 'none'" in answer.headers["content-security-policy"]

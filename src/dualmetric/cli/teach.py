@@ -98,5 +98,10 @@ def teach(
     if session.log is not None:
         session.log.close()
     console.print(f"{len(session.judgements)} judgements in {log}")
+    if teaching.failure is not None:
+        raise OSError(
+            f"{out} could not be written: {teaching.failure.strerror}; no judgement is lost: make "
+            "room, and run the same command again to save"
+        )
     if session.judgements:
         console.print(f"The metric is in {out}")

@@ -55,11 +55,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def lock(file: Any) -> None:
-    """Wait until no other process has locked an open file; closing it ends the lock."""
+def lock(file: Any, wait: bool = True) -> bool:
+    """Lock an open file; closing it ends the lock. False where another process has locked it.
+
+    With ``wait``, wait until no other has.
+    """
     if fcntl is not None:
-        with contextlib.suppress(OSError):  # some file systems have no locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        except OSError:  # some file systems have no locks
+            pass
+    return True
 
 
 def _create(folder: Path) -> tuple[int, Path]:

@@ -9,6 +9,8 @@ The file has one JSON object per line and is only ever appended to. A line that 
 when the power fails, is left out and counted.
 """
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -21,6 +23,7 @@ import numpy as np
 from .._arrays import ops
 from .._types import Array, Matrix
 from .._version import __version__
+from ..io.atomic import lock
 
 MOST_COMPARISONS = 4000
 """Comparisons that are learned from at once: later ones replace others at random."""
@@ -169,6 +172,8 @@ def read(path: Path, n_rows: int | None = None) -> Read:
     for line in _lines(path):
         try:
             entry = json.loads(line)
+            if not isinstance(entry, dict):
+                raise ValueError("a line holds one JSON object")
             if "undo" in entry:
                 if found:
                     found.pop()
@@ -216,18 +221,40 @@ def as_comparisons(judgements: Sequence[Judgement]) -> Array:
 class Log:
     """The file, open for appending: each line is on disk before the next step."""
 
-    def __init__(self, path: Path, mark: str) -> None:
-        is_new = not path.exists() or path.stat().st_size == 0
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._file: BinaryIO = open(path, "ab", buffering=0)  # noqa: SIM115 closed by `close`
-        if is_new:
+        if not lock(self._file, wait=False):
+            self._file.close()
+            raise ValueError(
+                f"{path}: another page that is still running writes its judgements there: stop it, "
+                "or name another file for these"
+            )
+
+    def begin(self, mark: str) -> None:
+        """Write the first line of a new file; end a last line that was cut short."""
+        size = os.fstat(self._file.fileno()).st_size
+        if not size:
             self.write({"dualmetric": __version__, "fingerprint": mark})
-        elif not _ends_with_newline(path):
-            self._file.write(b"\n")  # the line before was cut short
+        elif not _ends_with_newline(self.path):
+            self._append(b"\n")
 
     def write(self, entry: dict[str, Any]) -> None:
-        """Append one line."""
-        self._file.write(json.dumps(entry).encode() + b"\n")
-        os.fsync(self._file.fileno())
+        """Append one line: all of it, or nothing."""
+        self._append(json.dumps(entry).encode() + b"\n")
+
+    def _append(self, line: bytes) -> None:
+        handle = self._file.fileno()
+        size = os.fstat(handle).st_size
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(handle)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, size)  # the next line must not continue half a line
+            error.filename = str(self.path)
+            raise
 
     def close(self) -> None:
         """Close the file."""

@@ -57,7 +57,8 @@ def from_entry(entry: Any) -> Check | None:
     try:
         rows = np.array(entry["rows"], dtype=np.int64)
         distances = {name: np.array(entry[name], dtype=np.float64) for name in NAMES}
-        if not all(d.shape == rows.shape and np.isfinite(d).all() for d in distances.values()):
+        same = all(d.shape == rows.shape and np.isfinite(d).all() for d in distances.values())
+        if rows.ndim != 1 or not same:
             return None
         return Check(int(entry["query"]), rows, distances, {})
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -49,6 +49,8 @@ class Page:
         self._socket.close()
         if self.teaching.session.log is not None:
             self.teaching.session.log.close()
+        if self.teaching.failure is not None:
+            raise self.teaching.failure
 
 
 def show(

@@ -31,6 +31,7 @@ from .session import Session
 HOST = "127.0.0.1"
 N_SHOWN = 10
 _MOST_BYTES = 10_000  # of a request
+_NUMBER = r"[0-9]{1,18}"  # of a row; more digits may be too many for int
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -77,7 +78,10 @@ class Teaching:
         self.finish = finish  # what is done to a metric before it is saved: tf-idf, for example
         self.token = secrets.token_urlsafe(24)
         self.query, self.asked = 0, None  # type: int, Any
-        self.saved_at = len(session.judgements)
+        n = len(session.judgements)
+        # steps of the session that are not in the saved metric; those of a file count as one each
+        self.saved_version = session.version - (0 if _judgements_in(out) == n else n)
+        self.failure: OSError | None = None  # of saving at the end
         self.beside = {name: metric.transform(session.X) for name, metric in (beside or {}).items()}
 
     # --- what the page asks for ----------------------------------------------------------------
@@ -114,7 +118,7 @@ class Teaching:
                 "judgements": len(session.judgements),
                 "comparisons": len(session.kept),
                 "contradictions": session.groups.contradictions,
-                "unsaved": len(session.judgements) - self.saved_at,
+                "unsaved": session.version - self.saved_version,
                 "can_save": self.out is not None,
                 "n_rows": session.n_rows,
                 "meter": session.reading()._asdict(),
@@ -150,7 +154,7 @@ class Teaching:
             return self.state()
         if not isinstance(wanted, str) or not wanted.strip():
             raise RefusedError(400, "type a row number or a text")
-        if re.fullmatch(r"\s*\d{1,18}\s*", wanted):
+        if re.fullmatch(rf"\s*{_NUMBER}\s*", wanted):
             self.query = self._row(int(wanted))
             return self.state()
         found = self.content.find(wanted.strip(), self.query + 1)
@@ -163,10 +167,18 @@ class Teaching:
         """Write the metric to the file that was named at the start."""
         if self.out is None:
             raise RefusedError(400, "no file was named for the metric: start with --out")
-        n = len(self.session.judgements)
-        self.finish(self.session.metric()).save(self.out)
-        self.saved_at = n
-        return self.state()
+        with self.session.lock:
+            self.finish(self.session.metric()).save(self.out)
+            self.saved_version = self.session.version
+            return self.state()
+
+    def close(self) -> None:
+        """Save what is not saved so far; where that fails, ``failure`` says why."""
+        if self.out is not None and self.session.version > self.saved_version:
+            try:
+                self.save()
+            except OSError as error:
+                self.failure = error
 
     def learned(self, given: dict[str, Any]) -> dict[str, Any]:
         """Features that gained or lost weight, and the map."""
@@ -190,6 +202,14 @@ class Teaching:
         squares = np.square(np.asarray(Z) - np.asarray(Z[query])).sum(axis=1)
         order = np.argsort(squares, kind="stable")
         return order[order != query][:N_SHOWN]
+
+
+def _judgements_in(out: Path | None) -> int:
+    """Number of judgements that the metric in a file was taught by; 0 where there is none."""
+    try:
+        return 0 if out is None else int(Metric.load(out).info.get("judgements", 0))
+    except (OSError, ValueError, TypeError):
+        return 0
 
 
 def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
@@ -265,7 +285,9 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
         return Response(status_code=204)
 
     async def image(request: Request) -> Response:
-        found = teaching.content.image(teaching._row(request.path_params["row"]))
+        given = request.path_params["row"]
+        number = int(given) if re.fullmatch(_NUMBER, given) else None
+        found = teaching.content.image(teaching._row(number))
         if found is None:
             raise RefusedError(404, "there is no such picture")
         kept = {"Cache-Control": "private, max-age=3600"}  # a list that moves shows it again
@@ -273,14 +295,13 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
 
     async def show(request: Request) -> Response:
         query = request.query_params.get("query", "")
-        number = int(query) if re.fullmatch(r"\d{1,18}", query) else None
+        number = int(query) if re.fullmatch(_NUMBER, query) else None
         return JSONResponse(await anyio.to_thread.run_sync(teaching.state, number))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        if teaching.out is not None and len(teaching.session.judgements) != teaching.saved_at:
-            teaching.save()
+        teaching.close()
 
     actions = {
         "judge": teaching.judge,
@@ -294,7 +315,7 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
             Route("/", guarded(page)),
             Route("/static/{name}", guarded(static, public=True)),
             Route("/favicon.ico", guarded(icon, public=True)),
-            Route("/image/{row:int}", guarded(image)),
+            Route("/image/{row}", guarded(image)),
             Route("/api/state", guarded(show)),
             *(
                 Route(f"/api/{name}", action(function), methods=["POST"])

@@ -179,7 +179,16 @@ class Session:
     def _open(self, path: Path) -> None:
         """Learn again from the judgements in a file, and append to it from now on."""
         mark = judging.fingerprint(self.X)
-        if path.exists() and path.stat().st_size:
+        self.log = Log(path)
+        try:
+            self._read(path, mark)
+            self.log.begin(mark)
+        except BaseException:
+            self.log.close()
+            raise
+
+    def _read(self, path: Path, mark: str) -> None:
+        if path.stat().st_size:
             found = judging.read(path, self.n_rows)
             if found.fingerprint not in (None, mark):
                 raise ValueError(
@@ -196,7 +205,6 @@ class Session:
             if found.judgements:
                 self._add(found.judgements)
             self._open_checks(found.checks)
-        self.log = Log(path, mark)
 
     def _open_checks(self, entries: Sequence[tuple[int, Any]]) -> None:
         """The meter as it was: each check, and the answers that came after it."""
