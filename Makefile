@@ -58,6 +58,7 @@ HOSTILE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONPATH=src:tests $(BIN)/
 hostile: $(TOOLS)
 	$(HOSTILE).campaign fits $(CAMPAIGN)
 	$(HOSTILE).campaign files $(CAMPAIGN)
+	$(HOSTILE).campaign requests $(CAMPAIGN)
 
 faults: $(TOOLS)
 	$(HOSTILE).faults $(CAMPAIGN)

@@ -7,7 +7,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reliability.md"
 RESULTS = ROOT / "tests" / "hostile" / "results.jsonl"
-_NAMES = {"fits": "hostile fits", "files": "damaged files", "faults": "faults"}
+_NAMES = {
+    "fits": "hostile fits",
+    "files": "damaged files",
+    "requests": "hostile requests",
+    "faults": "faults",
+}
 _GOOD = ("works", "refused", "survived")
 _BEGIN = "<!-- made by docs/store_reliability.py from tests/hostile/results.jsonl -->"
 

@@ -28,9 +28,14 @@ ROOT = Path(__file__).parents[2]
 
 def make_case(kind, seed):
     """The case of a seed."""
+    draw = random.Random(seed)
+    if kind == "requests":  # needs the extra "teach"
+        from .requests import Requests
+
+        return Requests(draw)
     from . import files, fits
 
-    return {"fits": fits.Fit, "files": files.Damage}[kind](random.Random(seed))
+    return {"fits": fits.Fit, "files": files.Damage}[kind](draw)
 
 
 def work(kind, seed, count, show):
@@ -138,7 +143,7 @@ def store(path, record):
 def main():
     """Run a campaign."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["fits", "files"])
+    parser.add_argument("kind", choices=["fits", "files", "requests"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=float("inf"))

@@ -26,8 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dualmetric import Metric
+from dualmetric import DuOri, Metric
 from dualmetric.io.rowfiles import read_rows, write_rows
+from dualmetric.supervision import Triplets
 from makers import make_classes
 
 from . import campaign
@@ -68,6 +69,7 @@ REPRODUCE = ("reproduce", "--datasets", "digits", "--experiments", "statistics",
 # One line per command: its arguments, and its files with what shows that one is whole.
 COMMANDS = {
     "save": (("save", "-o", "saved.safetensors"), {"saved.safetensors": _is_metric}),
+    "state": (("state", "-o", "s.safetensors"), {"s.safetensors": DuOri.load_state}),
     "fit": (("fit", ROWS, *DURP, "-o", "new.safetensors"), {"new.safetensors": _is_metric}),
     "fit, scores": (
         ("fit", ROWS, "--method", "whitening", "-o", "new.safetensors", "--json", "fit.json"),
@@ -99,6 +101,12 @@ def run_command(arguments):
         for _ in range(20):
             metric.save(arguments[2])
         os._exit(0)
+    if arguments[0] == "state":
+        rows = read_rows(ROWS).X
+        model = DuOri(prior="identity", random_state=0).partial_fit(rows, Triplets([[0, 3, 1]]))
+        for _ in range(20):
+            model.save_state(arguments[2])
+        os._exit(0)
     sys.argv = ["dualmetric", *arguments]
     main()
 
@@ -112,7 +120,7 @@ def warm_up(folder):
             ("fit", ROWS, *DURP, "-o", METRIC),
             *(one for one, _ in COMMANDS.values()),
         ):
-            if arguments[0] != "save":
+            if arguments[0] not in ("save", "state"):
                 hidden = contextlib.redirect_stdout(io.StringIO())
                 with hidden, contextlib.suppress(SystemExit):
                     run_command(arguments)
@@ -362,23 +370,30 @@ def main():
     parser.add_argument("--dask", type=float, default=0.03, help="share of faults of Dask workers")
     parser.add_argument("--keep", default=str(campaign.ROOT / "build" / "hostile"))
     parser.add_argument("--results", help="file to store the counts in")
+    parser.add_argument("--teach", type=float, default=0.1, help="share of faults while teaching")
     given = parser.parse_args()
+    from . import teach_faults  # which needs what is above
+
     kept = Path(given.keep)
     kept.mkdir(parents=True, exist_ok=True)
     outcomes, faults, begin = Counter(), Counter(), time.monotonic()
     code = campaign.commit()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
+        teach_faults.warm_up()
         for seed in range(given.seed, given.seed + given.count):
             if time.monotonic() > begin + 60 * given.minutes:
                 break
             draw = random.Random(seed)
-            of_dask = draw.random() < given.dask
-            label, outcome, said = (
-                try_dask(draw, Path(folder)) if of_dask else bench.try_fault(draw)
-            )
+            place = draw.random()
+            if place < given.dask:
+                label, outcome, said = try_dask(draw, Path(folder))
+            elif place < given.dask + given.teach:
+                label, outcome, said = teach_faults.try_fault(draw, Path(folder))
+            else:
+                label, outcome, said = bench.try_fault(draw)
             outcomes[outcome] += 1
-            faults[label.partition(",")[0]] += 1
+            faults[label if label.endswith(", teach") else label.partition(",")[0]] += 1
             if outcome != "survived":
                 print(f"fault {seed}: {label}: {outcome}: {said[-400:]}", flush=True)
                 record = {"seed": seed, "fault": label, "outcome": outcome, "said": said}

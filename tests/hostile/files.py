@@ -89,6 +89,19 @@ _JUDGEMENTS = b"".join(
     b'{"query": %d, "row": %d, "right": %s}\n' % (q, q + 1, word)
     for q, word in enumerate((b"true", b"false", b"true"))
 )
+_CHECK = (
+    b'{"check": {"query": 5, "rows": [6, 7], "plain": [1, 2], "taught": [1, 3], "earlier": [2, 1]}}'
+    b'\n{"query": 5, "row": 6, "right": true, "asked": "random"}\n{"undo": 3}\n'
+)
+
+
+def _read_session(path):
+    from dualmetric.teach.session import Session
+
+    session = Session(X, path=path)
+    session.reading()
+    session.log.close()
+    return session.metric()
 
 
 def _matcher(path):
@@ -158,6 +171,11 @@ READERS = {
     "matcher": ("m.safetensors", lambda path: Matcher.load(path).metric, _saved(_matcher)),
     "state": ("s.safetensors", _read_state, _saved(_state)),
     "judgements": ("j.jsonl", lambda path: judgements.read(path) and X, lambda name: _JUDGEMENTS),
+    "session": (
+        "j.jsonl",
+        lambda path: _read_session(path).transform(X),
+        lambda name: _JUDGEMENTS + _CHECK,
+    ),
 }
 
 
@@ -322,7 +340,7 @@ class Damage:
     def check_metric(self, found, path, said):
         """A metric is what was saved, or there is a warning that nothing could be checked."""
         path.write_bytes(self.whole)
-        original = Metric.load(path)
+        original = self.read(path)
         mapped = found.transform(np.ones((1, found.n_features)))
         if not np.isfinite(np.asarray(mapped)).all():
             return "not finite", ""

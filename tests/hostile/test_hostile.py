@@ -37,6 +37,36 @@ def test_files(case):
     assert outcome in campaign.GOOD, f"{case}: {outcome}: {said}"
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_requests_of_a_campaign(seed):
+    pytest.importorskip("starlette", reason="dualmetric[teach] is not installed")
+    outcome, said = campaign.make_case("requests", seed).run()
+    assert outcome in campaign.GOOD, said
+
+
+def test_a_served_secret_is_noticed():
+    pytest.importorskip("starlette", reason="dualmetric[teach] is not installed")
+    from hostile.requests import SECRET, Ask, Requests
+
+    ask = Ask(random.Random(0), "token")
+    ask.is_wrong, ask.method, ask.path = False, "GET", "/"
+
+    def wrong(status=200, body=b"{}", policy="default-src 'none'"):
+        import httpx
+
+        answer = httpx.Response(status, content=body, headers={"content-security-policy": policy})
+        return Requests._wrong(ask, answer)
+
+    assert wrong() == ""
+    assert wrong(500) == "another status"
+    assert wrong(policy="") == "no policy"
+    assert wrong(body=SECRET.encode()) == "another file was sent"
+    assert wrong(404) == "no reason"
+    assert wrong(404, b'{"error": "there is no such row"}') == ""
+    ask.is_wrong = True
+    assert wrong() == "served in spite of wrong headers"
+
+
 @pytest.mark.parametrize("kind", list(files.READERS))
 def test_whole_files_are_read(kind, tmp_path):
     if "parquet" in kind:
