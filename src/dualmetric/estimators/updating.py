@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .. import updating
+from .. import settling, updating
 from .._arrays import ops
 from .._arrays.namespace import in_full_precision, require_host
 from .._options import check_options
@@ -248,9 +248,9 @@ class Updating(LearnedMetricEstimator, DualOptions):
 
     def _settle(self, state: State, rng: np.random.Generator, rows: Any, counts: Any) -> Self:
         """Solve, rebuild the metric, and store all: nothing changes where that fails."""
-        done = updating.settle(state.kept, state.base, self, rng)
+        done = settling.settle(state.kept, state.base, self, rng)
         info = {**self._described(), "rows": counts, "comparisons": len(state.kept)}
-        metric, residual = updating.metric_of(done, state.base, self, rng, info)
+        metric, residual = settling.metric_of(done, state.base, self, rng, info)
         if rows is None:
             rows = _Width(self.n_features_in_, state.base.first.feature_names)
         return self._store(

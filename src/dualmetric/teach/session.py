@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import updating
+from .. import settling, updating
 from .._arrays import ops
 from .._arrays.system import single_blas_thread
 from .._types import Array, Matrix
@@ -20,7 +20,7 @@ from .judgements import Groups, Judgement, Log
 from .live import DENSE_LIMIT, Dense, Wide
 
 REG = 0.03
-"""λ, and the margin below: chosen by benchmarks/teaching.py."""
+"""λ; this, the margin and the weight of the prior: chosen by ``benchmarks/teaching.py choose``."""
 
 MARGIN = 2.0
 
@@ -167,7 +167,7 @@ class Session:
     def _settle(self, changed: bool) -> None:
         reg = self.reg * (1.0 + PRIOR_COUNTS / max(len(self.kept), 1))
         self.options.set_params(reg=reg)
-        self.updated = updating.settle(self.kept, self.base, self.options, self.rng)
+        self.updated = settling.settle(self.kept, self.base, self.options, self.rng)
         self.kept = self.updated.kept
         self.live.follow(self.updated, changed)
         n = len(self.judgements)
@@ -195,13 +195,15 @@ class Session:
                     f"{path} has judgements about other rows: the rows have changed since, or come "
                     "from another file. Name another file for the judgements"
                 )
-            if found.dropped:
-                self.notes.append(f"{found.dropped} lines of {path} could not be read: left out")
-            if found.outside:
-                self.notes.append(
-                    f"{found.outside} judgements of {path} are about rows that are not there: "
-                    "left out"
-                )
+            left_out = {
+                "could not be read": found.dropped,
+                "name rows that are not there": found.outside,
+            }
+            for why, n in left_out.items():
+                if n:
+                    self.notes.append(
+                        f"{path}: {n} {'line' if n == 1 else 'lines'} left out ({why})"
+                    )
             if found.judgements:
                 self._add(found.judgements)
             self._open_checks(found.checks)
@@ -262,7 +264,7 @@ class Session:
 
     # --- the metric ----------------------------------------------------------------------------
 
-    def rebuilt(self, updated: updating.Updated, quick: bool = False) -> Metric:
+    def rebuilt(self, updated: settling.Updated, quick: bool = False) -> Metric:
         """The metric of dual variables, as a fit rebuilds it."""
         info = {
             "version": __version__,
@@ -273,7 +275,7 @@ class Session:
             "margin": self.options.margin,
         }
         rng = np.random.default_rng(self.seed)
-        return updating.metric_of(updated, self.base, self.options, rng, info, quick=quick)[0]
+        return settling.metric_of(updated, self.base, self.options, rng, info, quick=quick)[0]
 
     def metric(self) -> Metric:
         """The metric taught so far, solved to a small gap."""
@@ -281,4 +283,4 @@ class Session:
 
         with self.lock:
             tight: Any = clone(self.options).set_params(tol=None)
-            return self.rebuilt(updating.settle(self.kept, self.base, tight, self.rng))
+            return self.rebuilt(settling.settle(self.kept, self.base, tight, self.rng))
