@@ -6,7 +6,10 @@ others. Policies: ``nearest`` judges the ten nearest rows of random queries, as 
 looks at search results; ``random`` judges random rows near random queries; ``next`` is what the
 page asks.
 
-    python benchmarks/teaching.py [SET …] [speed] [browser]
+``choose`` compares λ, the margin and the weight of the prior on other sets, reduced to 64
+components: of the settings that never lost more than half a point, the one that gained most.
+
+    python benchmarks/teaching.py [SET …] [choose] [speed] [browser]
 
 Stored in results/teaching.jsonl.
 """
@@ -17,18 +20,30 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from sklearn.model_selection import train_test_split
 
-from _common import load_split, run_parts
+from _common import data_folder, load_split, run_parts
 from dualmetric import mean_average_precision
+from dualmetric.datasets import load_dataset
 from dualmetric.teach import policy
 from dualmetric.teach.judgements import Judgement
 from dualmetric.teach.policy import N_ASKED, Question
-from dualmetric.teach.session import Session
+from dualmetric.teach.session import MARGIN, PRIOR_COUNTS, REG, Session
 
 SETS = ("usps", "fashion_mnist_13k", "20news_use512", "caltech101_top30_bovw")
 POLICIES = ("nearest", "random", "next")
 MARKS = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200)
-SEEDS = range(3)
+SEEDS = range(5)
+CHOOSING = ("digits", "isolet1", "banking77", "rcv1_7class", "tdt30")
+SETTINGS = {  # λ, margin, comparisons that the prior is worth
+    "chosen": (REG, MARGIN, PRIOR_COUNTS),
+    "reg 0.01, prior three times": (0.01, MARGIN, 3 * PRIOR_COUNTS),
+    "reg 0.1": (0.1, MARGIN, PRIOR_COUNTS),
+    "margin 1": (REG, 1.0, PRIOR_COUNTS),
+    "margin 3": (REG, 3.0, PRIOR_COUNTS),
+    "prior half": (REG, MARGIN, PRIOR_COUNTS // 2),
+    "prior double": (REG, MARGIN, 2 * PRIOR_COUNTS),
+}
 
 
 def question(session: Session, name: str) -> Question:
@@ -41,13 +56,13 @@ def question(session: Session, name: str) -> Question:
     return Question(query, session.nearest(query, N_ASKED)[0], "own")
 
 
-def teach(name: str, policy_name: str, seed: int) -> dict:
+def teach(rows: tuple, policy_name: str, seed: int, **settings: float) -> dict:
     """One simulated person: the scores after each number of judgements."""
-    X, y, test, test_y = load_split(name)
-    session = Session(X, seed=seed)
+    X, y, test, test_y = rows
+    session = Session(X, seed=seed, **settings)
     first = session.base.first
     plain = mean_average_precision(first.transform(test), test_y)
-    rows = first.apply(test)
+    test = first.apply(test)
     scores, n = {}, 0
     while n < max(MARKS):
         asked = question(session, policy_name)
@@ -57,7 +72,7 @@ def teach(name: str, policy_name: str, seed: int) -> dict:
             if n in MARKS:
                 values, vectors = np.linalg.eigh(session.live.M)
                 factor = vectors * np.sqrt(np.maximum(values, 0.0))
-                mapped = (rows @ factor).astype(rows.dtype)
+                mapped = (test @ factor).astype(test.dtype)
                 gain = mean_average_precision(mapped, test_y) - plain
                 scores[n] = round(100 * gain, 2)
     reading = session.reading()
@@ -70,12 +85,49 @@ def teach(name: str, policy_name: str, seed: int) -> dict:
 
 
 def one_set(name: str) -> dict:
-    found = {kind: [teach(name, kind, seed) for seed in SEEDS] for kind in POLICIES}
+    rows = load_split(name)
+    found = {kind: [teach(rows, kind, seed) for seed in SEEDS] for kind in POLICIES}
     for kind, runs in found.items():
         print(
             kind, {n: round(np.mean([run["gain"][n] for run in runs]), 1) for n in MARKS}, end=" "
         )
         print("lowest", min(min(run["gain"].values()) for run in runs), flush=True)
+    return found
+
+
+def load_reduced(name: str) -> tuple:
+    """At most 2,500 training and 1,000 test rows, 64 leading components of rows of length one."""
+    if name == "banking77":
+        file = np.load(data_folder() / "banking77_minilm.npz")
+        X, y = file["X"].astype(np.float32), file["y"]
+        X, test, y, test_y = train_test_split(X, y, test_size=0.3, random_state=0)
+    else:
+        X, y, test, test_y = load_dataset(name)[1:5]
+    X, test = (part / np.linalg.norm(part, axis=1, keepdims=True) for part in (X, test))
+    X, y, test, test_y = X[:2500], y[:2500], test[:1000], test_y[:1000]
+    mean = X.mean(axis=0)
+    directions = np.linalg.svd(X[:1500] - mean, full_matrices=False)[2][:64].T
+    return (X - mean) @ directions, y, (test - mean) @ directions, test_y
+
+
+def choose() -> dict:
+    """Gains of each setting on other sets, and of random questions with those chosen."""
+    from dualmetric.teach import session
+
+    found: dict = {}
+    for name in CHOOSING:
+        rows = load_reduced(name)
+        for label, (reg, margin, counts) in SETTINGS.items():
+            session.PRIOR_COUNTS = counts
+            runs = [teach(rows, "next", s, reg=reg, margin=margin)["gain"] for s in SEEDS]
+            found.setdefault(label, {})[name] = runs
+        session.PRIOR_COUNTS = PRIOR_COUNTS
+        runs = [teach(rows, "random", seed)["gain"] for seed in SEEDS]
+        found.setdefault("random", {})[name] = runs
+    for label, sets in found.items():
+        gains = np.array([[[run[n] for n in MARKS] for run in runs] for runs in sets.values()])
+        means = dict(zip(MARKS, gains.mean(axis=(0, 1)).round(1).tolist(), strict=True))
+        print(f"{label}: {means}, lowest {gains.min():.1f}, mean {gains.mean():.2f}", flush=True)
     return found
 
 
@@ -176,5 +228,11 @@ def part(name: str):
 
 if __name__ == "__main__":
     run_parts(
-        "teaching", {**{name: part(name) for name in SETS}, "speed": speed, "browser": browser}
+        "teaching",
+        {
+            "choose": choose,
+            **{name: part(name) for name in SETS},
+            "speed": speed,
+            "browser": browser,
+        },
     )

@@ -93,7 +93,7 @@ def test_a_file_survives_being_cut(tmp_path):
     path.write_bytes(whole[:-7])  # in the middle of the last line
     again = Session(X, path=path)
     assert again.judgements == before[:-1]
-    assert again.notes == [f"1 lines of {path} could not be read: left out"]
+    assert again.notes == [f"{path}: 1 line left out (could not be read)"]
     again.judge(3, 4, True)
     again.log.close()
     third = Session(X, path=path)
@@ -193,6 +193,10 @@ def test_live_metric_equals_a_rebuilt_one(monkeypatch, distance, exact):
     np.testing.assert_allclose(apart, session.live.distances(1, rows[1:]), rtol=1e-6, atol=1e-9)
     pairs = np.column_stack([np.full(len(rows), 0), rows])
     np.testing.assert_allclose(session.live.pair_distances(pairs), twin.pair_distances(pairs))
+    for live in (session.live, twin):
+        between = live.between(rows[:3], rows)
+        apart = [session.live.distances(int(row), rows) for row in rows[:3]]
+        np.testing.assert_allclose(between, apart, rtol=1e-6, atol=1e-9)
 
 
 def test_stale_lengths_catch_up():
@@ -432,13 +436,43 @@ def test_questions():
         assert asked.query not in asked.rows
         assert len(set(asked.rows.tolist())) == len(asked.rows) <= policy.N_ASKED
         if asked.asked == "next":
-            told = set(session.groups.with_row(asked.query))
-            assert not told & set(asked.rows.tolist())
-            assert not set(session.groups.apart_from(asked.query)) & set(asked.rows.tolist())
+            assert asked.query not in session.groups.of
+            known = [row for row in asked.rows.tolist() if row in session.groups.of]
+            assert len(known) == 1  # of the group that the query belongs to most probably
+            assert len(session.groups.with_row(known[0])) > 1
     assert kinds == {"random", "next"}
     tiny = Session(X[:6])
     for _ in range(6):
         assert len(tiny.ask().rows)
+
+
+def test_rows_that_are_asked_about_are_far_apart():
+    session = answered(Session(X), 4)
+    rows = np.arange(0, 120, 3)
+    taken = policy._far_apart(session.live, rows, 6)
+    expected = [int(rows[0])]  # the same by all pairs
+    between = np.array([session.live.distances(int(row), rows) for row in rows])
+    while len(expected) < 6:
+        nearest = between[np.isin(rows, expected)].min(axis=0)
+        expected.append(int(rows[nearest.argmax()]))
+    assert taken == expected
+    equal = Session(np.vstack([X[:3], np.repeat(X[:1], 9, axis=0)]))
+    assert sorted(policy._far_apart(equal.live, np.arange(12), 12)) == list(range(12))
+
+
+def test_rows_in_doubt_are_asked_about(monkeypatch):
+    """Where the curve is steep, rows at the distance where it is one half are drawn."""
+    session = answered(Session(X), 4)
+    middle = 0.5 * (session.live.distances(0, np.arange(1, 120)).mean())
+    monkeypatch.setattr(policy, "_logistic", lambda *_: (400.0, 400.0 * middle))
+    doubts = []
+    for _ in range(10):
+        asked = policy.ask_next(session.live, 120, session.judgements, session.groups, session.rng)
+        rows = asked.rows[[row not in session.groups.of for row in asked.rows.tolist()]]
+        everything = np.setdiff1d(np.arange(120), [asked.query])
+        order = np.sort(np.abs(session.live.distances(asked.query, everything) - middle))
+        doubts.append(np.abs(session.live.distances(asked.query, rows) - middle).mean() < order[60])
+    assert np.mean(doubts) > 0.8
 
 
 def test_logistic_curve():
@@ -488,6 +522,18 @@ def test_contents(tmp_path):
     lines.write_text("{")
     with pytest.raises(ValueError, match="line 1 is not JSON"):
         content.read_texts(lines)
+    with pytest.raises(FileNotFoundError, match=r"texts: .*none\.txt does not exist"):
+        content.read_texts(tmp_path / "none.txt")
+
+
+def test_a_feature_that_decides_the_distance_is_named():
+    assert content.Table(X, None).dominant() == ""
+    assert content.Table(sp.csr_matrix(X), None).dominant() == ""
+    assert content.Table(X[:, :1], None).dominant() == ""
+    assert content.Table(np.zeros((5, 3)), None).dominant() == ""
+    names = [f"x{place}" for place in range(10)]
+    said = content.Table(X * ([100.0] + 9 * [1.0]), names).dominant()
+    assert said.startswith("x0 alone makes up 100% of the squared distances")
 
 
 # --- the server ------------------------------------------------------------------------------

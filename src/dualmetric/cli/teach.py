@@ -43,7 +43,7 @@ def teach(
 ) -> None:
     """Teach a distance by clicking, on a page in your browser. Only this computer can open it."""
     from ._data import load_metric, read_data, read_lines
-    from ._output import check_output, make_console, note
+    from ._output import check_output, make_console, note, writing
 
     try:
         from ..teach.server import Teaching, open_port, serve
@@ -74,8 +74,10 @@ def teach(
         finish = lambda metric: metric.with_idf(idf)  # noqa: E731
     others = {path.stem: load_metric(path) for path in beside or ()}
     content = make_content(X, feature_names, texts, images, image_shape, columns)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    session = Session(X, distance=distance, path=log, feature_names=feature_names, seed=seed)
+    with writing(log):
+        session = Session(X, distance=distance, path=log, feature_names=feature_names, seed=seed)
+    if text := content.dominant():
+        session.notes.append(text)
     for text in session.notes:
         note(text)
     teaching = Teaching(

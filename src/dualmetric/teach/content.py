@@ -14,6 +14,7 @@ LONGEST_TEXT = 1500
 """Characters of a text that are shown."""
 
 _SHOWN_COLUMNS = 8
+_DOMINANT = 0.9  # of the variance of all features
 _KINDS = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -27,6 +28,10 @@ class Content:
     """What is shown of a row; ``kind`` is "text", "image" or "table"."""
 
     kind = "table"
+
+    def dominant(self) -> str:
+        """What to say where one feature decides the plain distance, or nothing."""
+        return ""
 
     def of(self, row: int) -> Any:
         """What the page gets: a text, the address of a picture, or names and values."""
@@ -80,6 +85,21 @@ class Table(Content):
                 )
             self.chosen = [known[name] for name in columns]
 
+    def dominant(self) -> str:
+        """What to say where one feature decides the plain distance, or nothing."""
+        spread = np.var(self.X, axis=0, dtype=np.float64) if ops.is_dense(self.X) else np.zeros(1)
+        largest = int(spread.argmax())
+        if len(spread) < 2 or not spread[largest] > _DOMINANT * spread.sum():
+            return ""
+        return (
+            f"{self._name(largest)} alone makes up {spread[largest] / spread.sum():.0%} of the "
+            "squared distances: give all features a similar spread first, for example by "
+            "scikit-learn's StandardScaler"
+        )
+
+    def _name(self, place: int) -> str:
+        return f"feature {place}" if self.names is None else str(self.names[place])
+
     def of(self, row: int) -> list[list[str]]:
         """Names and values."""
         values = ops.to_dense(ops.take_rows(self.X, np.array([row])))[0]
@@ -87,10 +107,7 @@ class Table(Content):
         if places is None:
             order = np.argsort(-np.abs(values), kind="stable")[:_SHOWN_COLUMNS]
             places = [int(place) for place in order if values[place]]
-        return [
-            [f"feature {f}" if self.names is None else str(self.names[f]), f"{values[f]:.4g}"]
-            for f in places
-        ]
+        return [[self._name(f), f"{values[f]:.4g}"] for f in places]
 
 
 class Images(Content):
@@ -186,6 +203,8 @@ def make_content(
 
 def read_texts(path: Path) -> list[str]:
     """One text per line; of a .jsonl file, the field "text" of each object, or the whole of it."""
+    if not path.is_file():
+        raise FileNotFoundError(f"texts: {path} does not exist: check its name and folder")
     content = path.read_bytes().decode("utf-8", "replace")
     lines = content.removesuffix("\n").split("\n") if content else []
     if path.suffix != ".jsonl":

@@ -14,7 +14,7 @@ N_ON_MAP = 400
 def gained(session: Session, names: Any) -> list[list[Any]]:
     """Features whose weight M_ff changed most, relative to the plain distance.
 
-    Each is a name, the change (+0.5: counts half as much again) and the number of rows it is in.
+    Each is a name and the change; +0.5 counts half as much again.
     """
     kept = session.kept
     if not len(kept) or not kept.beta.any():
@@ -31,7 +31,7 @@ def gained(session: Session, names: Any) -> list[list[Any]]:
     return [
         [f"feature {f}" if names is None else str(names[f]), round(float(change[f]), 4)]
         for f in order
-        if abs(change[f]) > 1e-6
+        if round(float(change[f]), 4)
     ]
 
 

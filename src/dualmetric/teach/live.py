@@ -16,14 +16,15 @@ found with it are then ranked again exactly.
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, lapack
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from .._arrays import ops
 from .._arrays.system import single_blas_thread
 from .._types import Array, Matrix
 from ..metric import Metric
-from ..updating import Base, Updated
+from ..settling import Updated
+from ..updating import Base
 
 DENSE_LIMIT = 2000
 """Features up to which M is written out."""
@@ -109,6 +110,14 @@ class Dense:
         """Squared distance of each pair of rows."""
         return self._squares(self.Z[pairs[:, 0]] - self.Z[pairs[:, 1]], self.M)
 
+    def between(self, a: Array, b: Array) -> Array:
+        """Squared distances of each row of one list to each of another."""
+        with single_blas_thread():
+            A, B, M = self.Z[a], self.Z[b], self.M.astype(self.Z.dtype)
+            image = A @ M
+            lengths = np.einsum("nd,nd->n", image, A)[:, None] + np.einsum("nd,nd->n", B @ M, B)
+            return np.maximum(lengths - 2.0 * (image @ B.T), 0.0).astype(np.float64)
+
     def mapped(self, rows: Array) -> Array:
         """Rows between which the Euclidean distance is the metric."""
         values, vectors = eigh(self.M)
@@ -117,14 +126,14 @@ class Dense:
 
     def nearest(self, query: int, k: int) -> tuple[Array, Array]:
         """The k nearest rows, the query itself left out, and their squared distances."""
-        columns = [self.M @ self.Z[query]]
         values: Any = ()
-        if not self.is_exact:
-            with single_blas_thread():
+        with single_blas_thread():
+            columns = [self.M @ self.Z[query]]
+            if not self.is_exact:
                 values, vectors = leading_change(self.M - self.held, self.directions)
                 self.directions = vectors
                 self.held = self.held + (vectors * values) @ vectors.T
-            columns += list(vectors.T)
+                columns += list(vectors.T)
         products = ops.row_dots(self.Z, np.array(columns))
         for number, value in enumerate(values, start=1):
             self.lengths += value * np.square(products[:, number], dtype=np.float64)
@@ -147,11 +156,9 @@ def positive(delta: Array, plain: float) -> Array:
     M = delta + plain * np.eye(d)
     if not delta.any():
         return M
-    try:
-        np.linalg.cholesky(M)
+    _, failed = lapack.dpotrf(M.T, clean=0)  # M is symmetric: its transpose needs no copy first
+    if not failed:
         return M  # there are none: the usual case, and the quickest to see
-    except np.linalg.LinAlgError:
-        pass
     if d <= _SMALL:
         values, vectors = eigh(M, subset_by_value=(-np.inf, 0.0))
         return M - (vectors * values) @ vectors.T
@@ -223,6 +230,11 @@ class Wide:
         """Squared distance of each pair of rows."""
         a, b = (ops.take_rows(self.X, rows) for rows in pairs.T)
         return np.square(self.metric.distance(a, b).astype(np.float64))
+
+    def between(self, a: Array, b: Array) -> Array:
+        """Squared distances of each row of one list to each of another."""
+        both = (ops.take_rows(self.X, rows) for rows in (a, b))
+        return np.square(self.metric.pairwise(*both).astype(np.float64))
 
     def mapped(self, rows: Array) -> Array:
         """Rows between which the Euclidean distance is the metric."""

@@ -15,7 +15,9 @@ async function request(path, body) {
     options.body = JSON.stringify(body);
     options.headers["Content-Type"] = "application/json";
   }
-  const answer = await fetch(path, options);
+  const answer = await fetch(path, options).catch(() => {
+    throw new Error("The server does not answer: is it still running?");
+  });
   const given = await answer.json();
   if (!answer.ok) throw new Error(given.error ?? answer.statusText);
   return given;
@@ -39,7 +41,7 @@ async function act(name, body, done = "") {
     document.documentElement.dataset.took = String(performance.now() - began);
     if ($("learned").open) await showLearned();
   } catch (error) {
-    say(error.message || "The server does not answer: is it still running?", true);
+    say(error.message, true);
   } finally {
     busy = false;
     document.documentElement.dataset.acts = String(1 + Number(document.documentElement.dataset.acts ?? 0));
@@ -69,8 +71,10 @@ function draw(given) {
 }
 
 function mark(row, right) {
+  const left = (state.asked?.rows ?? []).filter((one) => state.marks[one] === undefined);
+  const isLast = left.length === 1 && left[0] === row;
   return act("judge", { query: state.query, row, right },
-    `Row ${row} should be ${right ? "closer" : "farther"}.`);
+    `Row ${row} should be ${right ? "closer" : "farther"}.${isLast ? " All are judged: ask for the next." : ""}`);
 }
 
 function rows() {
@@ -85,7 +89,9 @@ function select(name, focus = false) {
   selected = found ? `${found.dataset.column}/${found.dataset.row}` : null;
   if (found && focus) {
     found.focus({ preventScroll: true });
-    found.scrollIntoView({ block: "nearest" });
+    // where it will be, not where it moves from
+    Promise.allSettled(found.getAnimations().map((one) => one.finished))
+      .then(() => found.scrollIntoView({ block: "nearest" }));
   }
   return found;
 }
@@ -154,6 +160,7 @@ $("lists").addEventListener("focusin", (event) => {
 
 request("/api/state").then((given) => {
   draw(given);
-  if (given.notes.length) say(given.notes.join(" "));
+  const start = "Ask me next shows a query and rows to judge. Or judge the nearest rows of any query.";
+  if (given.notes.length || !given.judgements) say(given.notes.join(" ") || start);
 }, (error) => say(error.message, true))
   .finally(() => { document.documentElement.dataset.ready = "yes"; });

@@ -116,7 +116,8 @@ export function learned(place, found) {
   const table = features.length
     ? element("table", {}, element("tbody", {}, ...features))
     : element("p", {}, "Nothing yet: mark rows that are closer and rows that are farther.");
-  const part = element("div", {}, element("h2", {}, "Features that gained or lost weight"), table);
+  const part = element("div", {}, element("h2", {}, "Features that gained or lost weight"),
+    element("p", { class: "soft" }, "+0.5 counts half as much again, −0.5 half as much"), table);
   const maps = ["before", "now"].map((when) => {
     const drawn = shape("svg", { class: "map", viewBox: "-20 -20 1040 1040", role: "img",
       "aria-label": `map of ${found.map.rows.length} rows, ${when}` });
