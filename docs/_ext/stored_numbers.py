@@ -5,7 +5,7 @@ A page writes ``{{ text_ridge_map }}``; an unknown name fails the build.
 
 import json
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from dualmetric.paper.cells import Store
@@ -40,7 +40,14 @@ def collect(root: Path) -> dict[str, str]:
             short = method.replace("DuRP, ", "").replace(" ", "_").lower()
             numbers[f"new_{name}_{short}"] = _percent(mean(scores))
     for name in ("usps", "fashion_mnist_13k", "20news_use512", "caltech101_top30_bovw"):
-        for policy, runs in _benchmark(root, "teaching", name).items():
+        found = _benchmark(root, "teaching", name)
+        ahead = [
+            ours["gain"]["200"] - theirs["gain"]["200"]
+            for ours, theirs in zip(found["next"], found["random"], strict=True)
+        ]
+        error = stdev(ahead) / len(ahead) ** 0.5
+        numbers[f"teach_{name}_ahead"] = f"{mean(ahead):+.1f} ± {error:.1f}".replace("-", "−")
+        for policy, runs in found.items():
             for n in ("20", "60", "100", "200"):
                 gain = mean(run["gain"][n] for run in runs)
                 numbers[f"teach_{name}_{policy}_{n}"] = f"{gain:+.1f}".replace("-", "−")
