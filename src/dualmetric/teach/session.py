@@ -27,6 +27,9 @@ MARGIN = 2.0
 PRIOR_COUNTS = 800
 """How many comparisons the plain distance is worth: λ is larger while there are few."""
 
+PRIOR_QUERIES = 4
+"""The same in queries: judgements of one query are about one group, and say little of others."""
+
 TOLERANCE = 1e-3
 """Duality gap after a click, relative to the objective; a saved metric is solved further."""
 
@@ -165,7 +168,9 @@ class Session:
         self._settle(removed)
 
     def _settle(self, changed: bool) -> None:
+        n_queries = len({judgement.query for judgement in self.judgements})
         reg = self.reg * (1.0 + PRIOR_COUNTS / max(len(self.kept), 1))
+        reg *= 1.0 + PRIOR_QUERIES / max(n_queries, 1)
         self.options.set_params(reg=reg)
         self.updated = settling.settle(self.kept, self.base, self.options, self.rng)
         self.kept = self.updated.kept
