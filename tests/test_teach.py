@@ -460,19 +460,50 @@ def test_rows_that_are_asked_about_are_far_apart():
     assert sorted(policy._far_apart(equal.live, np.arange(12), 12)) == list(range(12))
 
 
+def test_queries_are_typical_and_new():
+    """Of a judged cluster, another one and rows far from all, queries are of the second."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((300, 6))
+    rows[150:270, 0] += 8.0
+    rows[270:] *= 30.0
+    session = Session(rows, distance="euclidean")
+    for row in range(1, 40):
+        session.judge(0, row, bool(row % 2))
+    free = np.arange(40, 300)
+    found = [
+        policy._new_query(session.live, free, 300, session.groups, session.rng) for _ in range(20)
+    ]
+    assert all(150 <= query < 270 for query in found)
+
+
+def test_the_prior_counts_more_while_there_are_few_queries():
+    session = Session(X)
+    for row in range(1, 9):
+        session.judge(0, row, bool(row % 2))
+    few = session.options.reg
+    assert few == pytest.approx(0.03 * (1 + 800 / len(session.kept)) * (1 + 4))
+    for row in range(20, 29):
+        session.judge(10, row, bool(row % 2))
+    expected = 0.03 * (1 + 800 / len(session.kept)) * (1 + 4 / 2)
+    assert session.options.reg == pytest.approx(expected)
+    assert expected < few
+
+
 def test_rows_in_doubt_are_asked_about(monkeypatch):
     """Where the curve is steep, rows at the distance where it is one half are drawn."""
-    session = answered(Session(X), 4)
-    middle = 0.5 * (session.live.distances(0, np.arange(1, 120)).mean())
-    monkeypatch.setattr(policy, "_logistic", lambda *_: (400.0, 400.0 * middle))
-    doubts = []
+    rows, y = make_clusters(n=900, d=10, n_classes=4, apart=1.2)
+    session = answered(Session(rows), 4, y)
+    middle = float(np.quantile(session.live.distances(0, np.arange(1, 900)), 0.15))
+    monkeypatch.setattr(policy, "_logistic", lambda *_: (100.0, 100.0 * middle))
+    shares = []
     for _ in range(10):
-        asked = policy.ask_next(session.live, 120, session.judgements, session.groups, session.rng)
-        rows = asked.rows[[row not in session.groups.of for row in asked.rows.tolist()]]
-        everything = np.setdiff1d(np.arange(120), [asked.query])
-        order = np.sort(np.abs(session.live.distances(asked.query, everything) - middle))
-        doubts.append(np.abs(session.live.distances(asked.query, rows) - middle).mean() < order[60])
-    assert np.mean(doubts) > 0.8
+        asked = policy.ask_next(session.live, 900, session.judgements, session.groups, session.rng)
+        new = asked.rows[[row not in session.groups.of for row in asked.rows.tolist()]]
+        others = np.setdiff1d(np.arange(900), [asked.query])
+        doubt = np.sort(np.abs(session.live.distances(asked.query, others) - middle))
+        asked_about = np.abs(session.live.distances(asked.query, new) - middle)
+        shares.append(np.mean(np.searchsorted(doubt, asked_about)) / len(others))
+    assert np.mean(shares) < 0.1  # of all rows are more in doubt
 
 
 def test_logistic_curve():
