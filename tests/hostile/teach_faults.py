@@ -145,7 +145,8 @@ def try_fault(draw, folder):
     if striking is not None:
         striking.join()
     said = log.read_text(errors="replace")
-    if fault == "full disk" and person.said and not (here / OUT).exists() and "run the" not in said:
+    is_whole = limit is not None and len(said) < limit - 100  # what is said is limited as well
+    if is_whole and person.said and not (here / OUT).exists() and "run the same" not in said:
         return label, "the end is not explained", said
     if "Traceback" in said:
         return label, "traceback", said
