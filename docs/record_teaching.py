@@ -99,7 +99,7 @@ def walk(browser, name, data):
                 if n == N_CLICKS:
                     break
         browser.press("/")
-        browser.type(str(first))
+        browser.type(str(first if name == "fashion" else _most_changed(session)))
         _press(browser, "Enter")
         _shot(browser, f"teach_{name}_after.png")
         browser.click("#learned summary")
@@ -114,6 +114,12 @@ def walk(browser, name, data):
         assert browser.errors == [], browser.errors
     finally:
         page.stop()
+
+
+def _most_changed(session):
+    """The judged query whose nearest rows changed most."""
+    queries = dict.fromkeys(judgement.query for judgement in session.judgements)
+    return min(queries, key=lambda query: len(np.intersect1d(*session.nearest(query))))
 
 
 def _press(browser, key):
