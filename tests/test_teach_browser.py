@@ -70,7 +70,8 @@ def acts(browser):
 
 
 def after(browser, does):
-    """Do something, and wait for the answer of the server."""
+    """Do something when nothing moves any more, and wait for the answer of the server."""
+    browser.run("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
     n = acts(browser)
     does()
     browser.wait(f"Number(document.documentElement.dataset.acts ?? 0) > {n}")
@@ -193,6 +194,13 @@ def test_keyboard_alone_on_a_narrow_page_with_hostile_texts(browser, folder):
         browser.press("ArrowDown")
         assert browser.run("document.querySelector('.row.selected').dataset.row") != first
         assert browser.run("document.activeElement.classList.contains('selected')")
+        row, said = shown(browser, "before")[0], []
+        for name in ("closer", "farther"):  # one of them contradicts the other
+            selector = f"[data-list=before] [data-row='{row}'] .{name}"
+            after(browser, lambda selector=selector: browser.click(selector))
+            said.append(text(browser, "#message"))
+        assert any(one.startswith("This contradicts earlier judgements") for one in said)
+        assert "1 contradictory" in text(browser, "#counts")
         search(browser, "message 7 of")
         assert query_of(browser) == 7
         assert HOSTILE[:60] in text(browser, "#query")

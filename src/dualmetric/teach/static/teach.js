@@ -4,6 +4,8 @@ import * as view from "./view.js";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
+const CONTRADICTS = "This contradicts earlier judgements: it is kept and counted, but nothing is learned " +
+  "from it. Undo takes it back.";
 let state = null;
 let selected = null; // "column/row"
 let busy = false;
@@ -33,11 +35,12 @@ async function act(name, body, done = "") {
   busy = true;
   const began = performance.now();
   try {
-    const before = state?.version ?? 0;
+    const before = state;
     const given = await request(`/api/${name}`, body);
-    const elsewhere = name === "judge" && given.version > before + 1;
+    const elsewhere = name === "judge" && given.version > before.version + 1;
+    const contradicts = name === "judge" && given.contradictions > before.contradictions;
     draw(given);
-    say(elsewhere ? "Also changed in another window." : done);
+    say(elsewhere ? "Also changed in another window." : contradicts ? CONTRADICTS : done);
     document.documentElement.dataset.took = String(performance.now() - began);
     if ($("learned").open) await showLearned();
   } catch (error) {
