@@ -54,6 +54,8 @@ def collect(root: Path) -> dict[str, str]:
             lowest = min(gain for run in runs for gain in run["gain"].values())
             numbers[f"teach_{name}_{policy}_lowest"] = f"{lowest:+.1f}".replace("-", "−")
     speed = _benchmark(root, "teaching", "speed")["milliseconds"]
+    used = _benchmark(root, "teaching", "speed")["processor"]
+    numbers |= {f"teach_{name}_used": f"{used[name][0]:.0f}" for name in used}
     click = _benchmark(root, "teaching", "browser")["milliseconds"]["click"]
     numbers |= {f"teach_{name}_ms": f"{speed[name][0]:.0f}" for name in ("pass", "metric", "rank")}
     numbers |= {"teach_click_ms": f"{click[0]:.0f}", "teach_click_p95_ms": f"{click[1]:.0f}"}
