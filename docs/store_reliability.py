@@ -38,7 +38,8 @@ def section(path: Path = RESULTS) -> str:
         + "\n\nOther outcomes would be crashes, hangs of more than 20 seconds, numbers that are "
         "not finite, metrics that are not positive\nsemi-definite or not the same twice, errors of "
         "another type or without the name of an argument or file, state changed\nby a failed fit, "
-        "more than 3 GB of memory, half-written or lost files, and commands that do not resume."
+        "more than 3 GB of memory, half-written or lost files, commands that do not resume, "
+        "and a page that\nserves what it should refuse or loses what it acknowledged."
     )
 
 

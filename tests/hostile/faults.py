@@ -393,7 +393,8 @@ def main():
             else:
                 label, outcome, said = bench.try_fault(draw)
             outcomes[outcome] += 1
-            faults[label if label.endswith(", teach") else label.partition(",")[0]] += 1
+            fault, _, what = label.partition(", ")
+            faults[fault + (" while teaching" if what == "teach" else "")] += 1
             if outcome != "survived":
                 print(f"fault {seed}: {label}: {outcome}: {said[-400:]}", flush=True)
                 record = {"seed": seed, "fault": label, "outcome": outcome, "said": said}
