@@ -45,7 +45,7 @@ _PRIOR_REGS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1)
 _PRIOR_TRIPLETS = 50_000
 _PRIOR_PROJECTIONS = 300
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
-_WIDE_REGS = (1e-4, 1e-3, 1e-2)
+_WIDE_REGS = (1e-3, 1e-2)
 _WIDE_RANK = 100
 _STRENGTHS = (1.0, 0.6, 0.35, 0.2, 0.15, 0.1)
 
