@@ -85,40 +85,66 @@ ASKED = (
     ("precision", 0.9, 0.1),
     ("recall", 0.95, None),
     ("fpr", 0.01, None),
+    ("fpr", 0.03, None),
 )
 
 
+def described(n: int, asked: tuple[str, float, float | None], hubs: bool) -> str:
+    """Name of a result."""
+    target, value, prevalence = asked
+    text = f"{n} pairs, {target} {value}" + (f", prevalence {prevalence}" if prevalence else "")
+    return text + (", hubs" if hubs else "")
+
+
+def broken_share(
+    drawn: Any, asked: tuple[str, float, float | None], hubs: bool, rates: Any, in_use: Any
+) -> dict[str, float | None]:
+    """Shares of draws whose threshold breaks its promise, and is found at all, and its recall."""
+    target, value, prevalence = asked
+    sign = -1.0 if target == "fpr" else 1.0
+    broken = unnoted = 0
+    recalls = []
+    for pairs in drawn:
+        try:
+            found = find_threshold(pairs, target, value, 0.95, prevalence, hubs)
+        except NotEnoughPairsError:
+            continue
+        truth = rates(found.distance, *in_use)
+        recalls.append(truth["recall"])
+        wrong = sign * (truth[target] - value) < 0
+        broken += int(wrong)
+        unnoted += int(wrong and sign * (found.bound_with_hubs - value) >= 0)
+    return {
+        "broken": broken / DRAWS,
+        "broken_without_a_note": unnoted / DRAWS,
+        "supported": len(recalls) / DRAWS,
+        "recall": float(np.mean(recalls)) if recalls else None,
+    }
+
+
 def guarantee() -> dict[str, Any]:
-    """Share of 500 draws of labelled pairs whose threshold breaks its promise; at most 5 %."""
+    """Share of 500 draws of labelled pairs whose threshold breaks its promise; at most 5 %.
+
+    By default and, for 2,000 pairs that share entities, with ``hubs=True``. A threshold whose
+    ``bound_with_hubs`` misses the target says so: this is the note.
+    """
     designs: dict[str, Any] = {"independent": (normal_pairs, (0, 0.0), normal_rates, ())}
     for per, weight in ((4, 0.5), (10, 0.5), (20, 0.5), (20, 0.9)):
         name = f"each entity in {per} pairs, {100 * weight:.0f} % of the variance"
         designs[name] = (normal_pairs, (per, weight), normal_rates, ())
-    for per, generic in ((2, 0.05), (10, 0.05), (10, 0.01)):
-        name = f"{100 * generic:.0f} % generic records, each in {per} pairs"
+    for per, generic in ((2, 0.05), (10, 0.05), (10, 0.01), (10, 0.015), (5, 0.01)):
+        name = f"{100 * generic:g} % generic records, each in {per} pairs"
         designs[name] = (hub_pairs, (per, generic), hub_rates, (generic,))
     found: dict[str, Any] = {}
     for name, (draw, options, rates, more) in designs.items():
         for n, share in ((2000, 0.4), (6000, 0.2)):
-            for target, value, prevalence in ASKED:
-                rng = np.random.default_rng(0)
-                broken, recalls = 0, []
-                for _ in range(DRAWS):
-                    pairs = draw(rng, n, share, *options)
-                    try:
-                        t = find_threshold(pairs, target, value, 0.95, prevalence).distance
-                    except NotEnoughPairsError:
-                        continue
-                    truth = rates(t, prevalence or share, *more)
-                    recalls.append(truth["recall"])
-                    wrong = truth[target] > value if target == "fpr" else truth[target] < value
-                    broken += int(wrong)
-                asked = f"{target} {value}" + (f", prevalence {prevalence}" if prevalence else "")
-                found.setdefault(name, {})[f"{n} pairs, {asked}"] = {
-                    "broken": broken / DRAWS,
-                    "supported": len(recalls) / DRAWS,
-                    "recall": float(np.mean(recalls)) if recalls else None,
-                }
+            for asked in ASKED:
+                for hubs in (False, True)[: 1 + (n == 2000 and options[0] > 0)]:
+                    rng = np.random.default_rng(0)
+                    drawn = (draw(rng, n, share, *options) for _ in range(DRAWS))
+                    in_use = (asked[2] or share, *more)
+                    results = broken_share(drawn, asked, hubs, rates, in_use)
+                    found.setdefault(name, {})[described(n, asked, hubs)] = results
         print(name, json.dumps(rounded(found[name])), flush=True)
     return found
 

@@ -59,6 +59,43 @@ def test_fewest_pairs_is_the_first_that_will_do(errors):
     assert n == next(k for k in itertools.count(errors + 1) if binom.cdf(errors, k, 0.05) <= 0.05)
 
 
+@given(
+    st.integers(0, 8),
+    st.integers(1, 200),
+    st.floats(1.0, 4.0),
+    st.floats(1.0, 20.0),
+    st.sampled_from([0.8, 0.95]),
+)
+@settings(deadline=None, max_examples=40)
+def test_bound_with_hubs_is_the_largest_rate_that_no_number_of_them_rules_out(
+    errors, more, effect, size, sure
+):
+    total = errors + more
+    exact = bounds.exact_upper(errors / effect, total / effect, sure)
+    assert bounds.upper_bound(errors, total, sure, effect) == pytest.approx(exact, abs=1e-6)
+    bound = bounds.upper_bound(errors, total, sure, effect, size)
+    assert bound >= exact - 1e-6
+    # x missing hubs, and the bound for the other pairs with what is left of the confidence
+    for x in np.linspace(0, 0.99, 8) * -np.log(1 - sure):
+        others = bounds.exact_upper(errors / effect, total / effect, 1 - (1 - sure) * np.exp(x))
+        rate = (others * total + size * x) / (total + size * x)
+        assert bound >= 0.97 * rate - 1e-6
+
+
+def test_without_errors_three_hubs_may_be_missing():
+    bound = bounds.upper_bound(0, 10_000, 0.95, 1.0, 20.0)
+    assert bound == pytest.approx(20 * np.log(20) / 10_000, rel=0.01)
+    assert bounds.upper_bound(0, 10_000, 0.95, 1.0, 1.0) == pytest.approx(3 / 10_000, rel=0.01)
+
+
+def test_a_hub_has_as_many_pairs_as_the_entities_of_a_side():
+    # three on the left with two, two and four pairs; each on the right has one
+    entity = bounds.numbered(np.column_stack([[0, 0, 1, 1, 2, 2, 2, 2], np.arange(8) + 10]))
+    assert bounds.hub_size(entity) == pytest.approx((4 * 2 + 4 * 4) / 8)
+    assert bounds.hub_size(entity[:, [1, 0, 2]]) == bounds.hub_size(entity)
+    assert bounds.hub_size(bounds.numbered(np.arange(8).reshape(-1, 2))) == 1.0
+
+
 def test_covariance_of_pairs_that_share_an_entity_is_that_of_the_double_sum():
     rng = np.random.default_rng(0)
     entity = rng.integers(12, size=(60, 2))  # some pairs twice, some of one entity
@@ -155,6 +192,54 @@ def test_guarantee_holds_over_500_draws(per, target, value, prevalence):
     assert supported > 150
 
 
+def draw_hubs(rng, n, per, generic):
+    """Pairs of records on two sides; to a share of those on the left, all others are close."""
+    same, m = rng.random(n) < 0.4, n // per
+    left, right = rng.integers(m, size=n), m + rng.integers(m, size=n)
+    hub = rng.random(m) < generic
+    distance = rng.normal(size=n) + np.where(same | hub[left], 0.0, 5.0)
+    return Evidence.of(distance, same, np.column_stack([left, right]))
+
+
+@pytest.mark.parametrize(("fpr", "generic"), [(0.01, 0.01), (0.03, 0.015)])
+def test_guarantee_holds_where_hubs_may_be_missing(fpr, generic):
+    rng = np.random.default_rng(1)
+    broken = {False: 0, True: 0}
+    noted = 0
+    for _ in range(150):
+        pairs = draw_hubs(rng, 2000, 10, generic)
+        for hubs in broken:
+            try:
+                found = find_threshold(pairs, "fpr", fpr, 0.95, hubs=hubs)
+            except NotEnoughPairsError:
+                continue
+            t = found.distance
+            wrong = generic * norm.cdf(t) + (1 - generic) * norm.cdf(t - 5) > fpr
+            broken[hubs] += wrong
+            noted += wrong and not hubs and found.bound_with_hubs > fpr
+            assert not hubs or found.bound == found.bound_with_hubs
+            assert ("may be missing" in str(found)) == (found.bound_with_hubs > fpr)
+    assert broken[True] <= 11  # 5 %, and one standard error of 150 draws
+    assert broken[False] - noted <= 11
+    assert noted > 5
+
+
+def test_hubs_cost_nothing_where_pairs_share_nothing():
+    pairs = draw(np.random.default_rng(2), 1500, 0)
+    for target, value in (("precision", 0.95), ("recall", 0.9), ("fpr", 0.02)):
+        plain = find_threshold(pairs, target, value, 0.95)
+        assert find_threshold(pairs, target, value, 0.95, hubs=True) == plain
+        assert plain.bound == plain.bound_with_hubs
+
+
+def test_a_refusal_says_if_hubs_are_the_reason():
+    pairs = draw(np.random.default_rng(2), 1200, 10)
+    found = find_threshold(pairs, "fpr", 0.02, 0.95)
+    assert found.bound <= 0.02 < found.bound_with_hubs
+    with pytest.raises(NotEnoughPairsError, match="without hubs, there is a threshold"):
+        find_threshold(pairs, "fpr", 0.02, 0.95, hubs=True)
+
+
 def test_order_statistics_give_the_exact_bound_of_recall_and_fpr():
     """Without shared entities, the threshold is the order statistic of a tolerance interval."""
     pairs = draw(np.random.default_rng(1), 600, 0)
@@ -213,13 +298,37 @@ def test_too_few_pairs_say_how_many_more():
     ) as e:
         matcher.threshold(precision=0.99)
     assert isinstance(e.value, ValueError)
-    # with that many it works, and with a tenth fewer it does not
-    total = 300 + e.value.needed
-    more = Matcher(Metric(None, 4)).fit(*things(int(np.ceil(total / 3)) + 5, 0.05))
+    # with that many it works, and with a third of them it does not
+    more = Matcher(Metric(None, 4)).fit(*things(100 + e.value.needed // 3, 0.05))
     assert more.threshold(precision=0.99).bound >= 0.99
-    fewer = Matcher(Metric(None, 4)).fit(*things(int(0.9 * total / 3), 0.05))
+    fewer = Matcher(Metric(None, 4)).fit(*things(100 + e.value.needed // 9, 0.05))
     with pytest.raises(NotEnoughPairsError):
         fewer.threshold(precision=0.99)
+
+
+@pytest.mark.parametrize(("n", "per", "value"), [(400, 0, 0.99), (800, 4, 0.99)])
+def test_about_as_many_pairs_as_are_said_to_be_needed_do(n, per, value):
+    rng = np.random.default_rng(0)
+    needed = []
+    while len(needed) < 15:
+        try:
+            find_threshold(draw(rng, n, per), "precision", value, 0.95)
+        except NotEnoughPairsError as error:
+            needed.append(error.needed or np.inf)
+
+    def supported(more):
+        found = 0
+        for _ in range(20):
+            try:
+                find_threshold(draw(rng, n + int(more), per), "precision", value, 0.95)
+            except NotEnoughPairsError:
+                continue
+            found += 1
+        return found
+
+    usual = np.median(needed)
+    assert supported(usual) >= 8
+    assert supported(usual / 4) <= 12
 
 
 def test_a_metric_that_is_not_good_enough_is_told_so():
@@ -315,6 +424,22 @@ def test_form_with_the_smaller_held_out_loss_is_taken():
     chosen, losses = _calibration.choose_calibration(distance, steps, entity)
     assert chosen.form == "isotonic"
     assert losses["isotonic"] < losses["logistic"]
+
+
+def test_scores_with_prevalence_are_those_in_use():
+    """Test pairs with another share of matches are weighted: as if each kind were repeated."""
+    X, pairs = things()
+    matcher = Matcher(Metric(None, 4)).fit(X, pairs, prevalence=1 / 11)
+    other, test = things(500, seed=5)
+    left, right = (other[column] for column in test.index.T)
+    odds, same = matcher.decision_function(left, right), test.same
+    many = np.repeat(np.arange(len(same)), np.where(same, 1, 5))  # 500 same, 5,000 different
+    scores = matcher.evaluate(other, test)
+    assert scores.log_loss == pytest.approx(_calibration.log_loss(odds[many], same[many]))
+    probability = _calibration.probability_of(odds[many], 1.0)
+    expected = _calibration.calibration_error(probability, same[many])
+    assert scores.calibration_error == pytest.approx(expected)
+    assert scores.calibration_error < 0.03
 
 
 def test_prevalence_shifts_the_odds():

@@ -29,6 +29,14 @@ Fpr = Annotated[
     ),
 ]
 Confidence = Annotated[float, typer.Option(metavar="P", help="Confidence of the guarantee.")]
+Hubs = Annotated[
+    bool,
+    typer.Option(
+        "--hubs",
+        help="Allow for records that are close to all others, none of which was labelled; needs "
+        "more pairs.",
+    ),
+]
 Ids = Annotated[
     str | None,
     typer.Option(
@@ -59,7 +67,12 @@ def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, l
 
 
 def find_threshold(
-    matcher: Any, precision: float | None, recall: float | None, fpr: float | None, sure: float
+    matcher: Any,
+    precision: float | None,
+    recall: float | None,
+    fpr: float | None,
+    sure: float,
+    hubs: bool,
 ) -> Any:
     """The threshold that was asked for, by one of the three options."""
     given = {"precision": precision, "recall": recall, "fpr": fpr}
@@ -68,7 +81,7 @@ def find_threshold(
         raise ValueError(
             " and ".join(f"--{name}" for name in asked) + " cannot be combined: give one"
         )
-    return matcher.threshold(**asked, confidence=sure)
+    return matcher.threshold(**asked, confidence=sure, hubs=hubs)
 
 
 def threshold_record(threshold: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._matching import Confidence, Fpr, Ids, Precision, Recall
+from ._matching import Confidence, Fpr, Hubs, Ids, Precision, Recall
 from ._options import DataFile, Json, argument, file_option, out_option
 
 _MATCHER = "A file that dualmetric match wrote."
@@ -25,6 +25,7 @@ def duplicates(
     recall: Recall = None,
     fpr: Fpr = None,
     confidence: Confidence = 0.95,
+    hubs: Hubs = False,
     k: Annotated[
         int, typer.Option("-k", min=1, help="Look for at most this many duplicates of each row.")
     ] = 10,
@@ -68,7 +69,7 @@ def duplicates(
     _, rows, names = read_with_ids(fitted.metric_, data, ids)
     limit: Any = threshold
     if threshold is None:
-        limit = find_threshold(fitted, precision, recall, fpr, confidence)
+        limit = find_threshold(fitted, precision, recall, fpr, confidence, hubs)
     with show_steps() as steps:
         steps.begin("comparing all rows")
         found = fitted.duplicates(rows, limit, k=k, clusters=linkage)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._matching import Confidence, Fpr, Groups, Ids, Precision, Recall
+from ._matching import Confidence, Fpr, Groups, Hubs, Ids, Precision, Recall
 from ._options import DataFile, Json, MetricFile, Texts, file_option, out_option
 
 SUFFIX = ".safetensors"
@@ -30,6 +30,7 @@ def match(
     recall: Recall = None,
     fpr: Fpr = None,
     confidence: Confidence = 0.95,
+    hubs: Hubs = False,
     prevalence: Annotated[float | None, typer.Option(metavar="P", help=_PREVALENCE)] = None,
     groups: Groups = None,
     ids: Ids = None,
@@ -71,7 +72,7 @@ def match(
     scores = None if test is None else matcher.evaluate(rows, test, groups=entities)
     threshold, refusal = None, None
     try:
-        threshold = find_threshold(matcher, precision, recall, fpr, confidence)
+        threshold = find_threshold(matcher, precision, recall, fpr, confidence, hubs)
     except NotEnoughPairsError as error:
         refusal = {"reason": str(error), "needed": error.needed}
     with writing(out):

@@ -1,9 +1,9 @@
 """Whether two rows are the same: probabilities, thresholds with a guarantee, duplicates."""
 
-from ._calibration import Calibration
+from ._calibration import Calibration, MatchScores
 from ._thresholds import Evidence, NotEnoughPairsError, Threshold
 from .duplicates import Duplicates
-from .matcher import Band, Matcher, MatchScores
+from .matcher import Band, Matcher
 
 __all__ = [
     "Band",

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.special import betaincc, betaincinv
 
 from .._types import Array
+
+_PARTS = np.linspace(0.0, 1.0, 21)  # of the errors, those made by entities that are missing
 
 
 def exact_upper(errors: float, total: float, confidence: float) -> float:
@@ -18,6 +20,51 @@ def exact_upper(errors: float, total: float, confidence: float) -> float:
 def exact_lower(hits: float, total: float, confidence: float) -> float:
     """Clopper and Pearson's lower bound of a rate."""
     return 1.0 - exact_upper(total - hits, total, confidence)
+
+
+def chance_of_so_few(
+    errors: Any, total: Any, rate: float, effect: Any = 1.0, size: float = 1.0
+) -> Any:
+    """Probability that no more errors are made, if their rate is ``rate``: the largest of all ways.
+
+    ``effect`` pairs count as one. Entities that always err, with ``size`` pairs each, may make any
+    part of the errors, and be missing from the sample by chance.
+    """
+    errors, total, effect = (
+        np.asarray(each, np.float64)[..., None]
+        for each in np.broadcast_arrays(errors, total, effect)
+    )
+    # x such entities are expected in the sample; the other pairs make the rest of the errors
+    all_of_them = rate * total / (size * (1.0 - rate))
+    x = all_of_them * (_PARTS if size > 1.0 else _PARTS[:1])
+    rest = np.maximum(rate - (1.0 - rate) * size * x / total, 0.0)
+    few = np.ones(np.broadcast_shapes(rest.shape, errors.shape))
+    known = np.broadcast_to(total > errors, few.shape)
+    right = np.where(total > errors, total - errors, 1.0) / effect
+    np.copyto(few, betaincc(errors / effect + 1.0, right, rest), where=known)
+    return np.max(np.exp(-x) * few, axis=-1)
+
+
+def upper_bound(
+    errors: float, total: float, confidence: float, effect: float = 1.0, size: float = 1.0
+) -> float:
+    """Smallest rate at which so few errors are too improbable; arguments as above."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-9 + 1e-7 * high:
+        rate = (low + high) / 2.0
+        if chance_of_so_few(errors, total, rate, effect, size) > 1.0 - confidence:
+            low = rate
+        else:
+            high = rate
+    return high
+
+
+def hub_size(entity: Array) -> float:
+    """w: pairs of the entity of a pair, in the mean over pairs, on the side where they are more."""
+    if not len(entity):
+        return 1.0
+    sizes, _ = _sums(np.ones(len(entity)), entity)
+    return float(np.max(np.mean(sizes[entity[:, :2]], axis=0)))
 
 
 def numbered(entity: Array) -> Array:
@@ -69,7 +116,7 @@ def likeness(error: Array, entity: Array) -> float:
 
 def rate_interval(hit: Array, entity: Array, level: float = 0.95) -> tuple[float, float]:
     """Interval of a share, for pairs that may share entities; ``entity`` as `numbered` gives it."""
-    effect = effect_of(entity, likeness(hit.astype(np.float64), entity) if hit.any() else 0.0)
+    effect = effect_of(entity, likeness(hit.astype(np.float64), entity))
     hits, total = np.count_nonzero(hit) / effect, len(hit) / effect
     sure = (1.0 + level) / 2.0
     return exact_lower(hits, total, sure) if hits else 0.0, exact_upper(hits, total, sure)

@@ -1,6 +1,7 @@
 """The probability that a pair is the same, as a function of its distance."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,29 @@ from ..supervision._base import folds_of
 
 FORMS = ("logistic", "squared", "isotonic")
 _FOLDS = 5
+
+
+@dataclass(frozen=True)
+class MatchScores:
+    """Scores of a `Matcher` on pairs that it was not fitted to.
+
+    Attributes
+    ----------
+    n_pairs, n_same : int
+        How many pairs were scored, and how many of them are the same.
+    log_loss : float
+        Mean negative logarithm of the probability of what was observed.
+    calibration_error : float
+        Mean difference of probability and share of same pairs, over 15 bins.
+    average_precision : float
+        Of the ranking of these pairs by distance.
+    """
+
+    n_pairs: int
+    n_same: int
+    log_loss: float
+    calibration_error: float
+    average_precision: float
 
 
 class Calibration(NamedTuple):
@@ -68,16 +92,37 @@ def _isotonic(distance: Array, same: Array) -> Calibration:
     return Calibration("isotonic", np.column_stack([model.X_thresholds_, model.y_thresholds_]))
 
 
-def log_loss(log_odds: Array, same: Array) -> float:
+def log_loss(log_odds: Array, same: Array, weight: Array | None = None) -> float:
     """Mean of −log(probability of what was observed)."""
-    return float(np.mean(np.logaddexp(0.0, np.where(same, -log_odds, log_odds))))
+    return float(np.average(np.logaddexp(0.0, np.where(same, -log_odds, log_odds)), weights=weight))
 
 
-def calibration_error(probability: Array, same: Array, n_bins: int = 15) -> float:
+def calibration_error(
+    probability: Array, same: Array, weight: Array | None = None, n_bins: int = 15
+) -> float:
     """Expected calibration error: probability against share, in bins of equal width."""
+    weight = np.ones(len(same)) if weight is None else weight
     place = np.minimum((probability * n_bins).astype(np.int64), n_bins - 1)
-    gap = np.bincount(place, probability - same, n_bins)
-    return float(np.abs(gap).sum() / len(same))
+    gap = np.bincount(place, weight * (probability - same), n_bins)
+    return float(np.abs(gap).sum() / weight.sum())
+
+
+def scores_of(
+    log_odds: Array, distance: Array, same: Array, prevalence: float | None = None
+) -> MatchScores:
+    """Scores of log-odds; with ``prevalence``, for such a share of same pairs."""
+    from .. import measures
+
+    share = float(np.mean(same))
+    q = share if prevalence is None else prevalence
+    weight = np.where(same, q / share, (1.0 - q) / (1.0 - share))
+    return MatchScores(
+        len(same),
+        int(np.count_nonzero(same)),
+        log_loss(log_odds, same, weight),
+        calibration_error(expit(log_odds), same, weight),
+        float(np.mean(measures.pair_precisions(distance, same))),
+    )
 
 
 def entity_folds(entity: Array, n_folds: int, seed: int = 0) -> Iterator[tuple[Array, Array]]:

@@ -20,8 +20,25 @@ products of two draws, which triple the variance of pairs that share nothing. V 
 standard error. V / Σ r_i² = 1 + ρ(D − 1) defines the correlation ρ, kept between 0 and 1, where D
 is the mean number of pairs that share an entity with a pair: the value for errors that they always
 make together. The bound then counts n/(1 + ρ(D − 1)) pairs, and as large a part of the errors. Few
-errors say nothing about ρ, so it is found where at least 30 are made, at a looser threshold, and
-taken as 1 where there are fewer at all.
+errors say little about ρ, so it is found where at least 30 are made, at a looser threshold, and
+taken as 1 where there are fewer at all. For the false positive rate and the recall, whose bounds
+have no slack, it is at least what the errors at the threshold itself show.
+
+**Hubs that were not labelled.** An entity that is close to all others makes an error in each of its
+different pairs. If one entity in a hundred is such a hub, the labelled pairs of two hundred
+entities may hold none of them by chance, and their errors say nothing about hubs. So the test
+can allow for them. Say that x hubs are expected among the labelled entities, each with w pairs that
+can err: the number of such pairs of the entity of a pair, in the mean over pairs. That none was
+labelled has the probability e^(−x). They would make w·x errors more, so that a rate u leaves
+u − (1 − u)·w·x/n for the other pairs. The rate u is ruled out if
+
+    max over x ≥ 0 of  e^(−x) · P(Bin(n, u − (1 − u)·w·x/n) ≤ e)  ≤  δ
+
+For pairs that share nothing (w = 1), the maximum is at x = 0, and this is the exact bound. Without
+any error, the bound is about w·log(1/δ)/n: three hubs may be missing. Fewer pairs can never rule
+them out, since a sample without hubs looks the same whether there are some or not. By default, the
+threshold takes for granted that none are missing, and ``bound_with_hubs`` says what holds
+otherwise. With ``hubs``, that bound must meet the target.
 
 **The order of the tests** is fixed without looking at which pairs are the same, so that no
 correction for their number is needed: the first that fails ends the sequence. False positive rate
@@ -40,19 +57,32 @@ counts; given their sum, the number of errors would be binomial if both were Poi
 vary less than that, so the bound is on the careful side.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._types import Array
-from ._bounds import effect_of, exact_upper, fewest_pairs, likeness, numbered, odds_scale, shifted
+from ._bounds import (
+    chance_of_so_few,
+    effect_of,
+    fewest_pairs,
+    hub_size,
+    likeness,
+    numbered,
+    odds_scale,
+    shifted,
+    upper_bound,
+)
 
 _ENOUGH = 30  # errors that tell how alike the pairs of an entity are
 _STEP = 1.05  # ratio of the numbers of accepted pairs of two thresholds
 _MOST_ERRORS = 3  # that the first threshold tried may make
 _HANDFUL = 20  # pairs that say something about what more of them would show
+_LUCK = 0.3  # of an error: as many more are likely where the best of many thresholds is looked at
+_WITHOUT_HUBS = ". Pairs of more records help most; without hubs, there is a threshold"
 RATES = ("precision", "recall", "fpr")
 
 
@@ -84,6 +114,8 @@ class Threshold:
         What was asked for: "precision", "recall" or "fpr", its value, and the confidence.
     bound : float
         What the rate is at least (for "fpr", at most) with this confidence.
+    bound_with_hubs : float
+        The same, if entities that are close to all others may be missing from the labelled pairs.
     precision, recall, fpr : float
         Estimates from the labelled pairs, without any guarantee; the precision is that in use.
     accepted : int
@@ -97,6 +129,7 @@ class Threshold:
     value: float
     confidence: float
     bound: float
+    bound_with_hubs: float
     precision: float
     recall: float
     fpr: float
@@ -105,11 +138,18 @@ class Threshold:
 
     def __str__(self) -> str:
         sign = "≤" if self.target == "fpr" else "≥"
-        return (
+        text = (
             f"distance ≤ {self.distance:.4g}: {self.target} {sign} {self.bound:.4g} with "
             f"{100 * self.confidence:g} % confidence; measured: precision {self.precision:.4g}, "
             f"recall {self.recall:.4g}, fpr {self.fpr:.3g} ({self.accepted:,} pairs accepted)"
         )
+        beyond = (self.bound_with_hubs - self.value) * (1.0 if self.target == "fpr" else -1.0)
+        if beyond > 0.0:
+            text += (
+                f". If records that are close to all others may be missing from the labelled "
+                f"pairs: {self.target} {sign} {self.bound_with_hubs:.4g}"
+            )
+        return text
 
 
 class Evidence(NamedTuple):
@@ -130,52 +170,72 @@ class _Test(NamedTuple):
     """One threshold: how many pairs it accepts, and the evidence about its rate."""
 
     accepted: int
-    errors: int
+    errors: float
     total: int
     effect: float  # pairs that count as one
+    size: float  # pairs of a hub that may be missing
 
-    def upper(self, confidence: float, factor: float = 1.0) -> float:
-        """Bound of the error rate; with ``factor`` times as many pairs of the same kind."""
-        scale = factor / self.effect
-        return exact_upper(self.errors * scale, self.total * scale, confidence)
+    def passes(self, allowed: float, confidence: float) -> bool:
+        """Whether an error rate of ``allowed`` can be ruled out."""
+        rare = chance_of_so_few(self.errors, self.total, allowed, self.effect, self.size)
+        return bool(rare <= 1.0 - confidence)
+
+    def could_pass(self, errors: int, allowed: float, confidence: float) -> bool:
+        """Whether it would pass with so many errors, were its pairs independent."""
+        return self._replace(errors=errors * self.effect).passes(allowed, confidence)
 
 
 def find_threshold(
-    pairs: Evidence, target: str, value: float, confidence: float, prevalence: float | None = None
+    pairs: Evidence,
+    target: str,
+    value: float,
+    confidence: float,
+    prevalence: float | None = None,
+    hubs: bool = False,
 ) -> Threshold:
     """The loosest threshold (for the recall, the strictest) that meets a target.
 
-    Raises `NotEnoughPairsError` where there is none.
+    Raises `NotEnoughPairsError` where there is none. ``hubs`` says whether entities that always
+    err may be missing from the pairs.
     """
-    pairs = pairs._replace(entity=numbered(pairs.entity))
+    given, pairs = pairs, pairs._replace(entity=numbered(pairs.entity))
     n, n_same = len(pairs.same), int(np.count_nonzero(pairs.same))
     scale = odds_scale(prevalence, n_same / n)
     wanted = shifted(value, 1.0 / scale) if target == "precision" else value
     allowed = wanted if target == "fpr" else 1.0 - wanted
-    chains = _chains(pairs, target, allowed, confidence)
+    hub = hub_size(pairs.entity[pairs.same if target == "recall" else ~pairs.same])
+    size = hub if hubs else 1.0
     found, sure, tried, share = None, confidence, [], 0.0
-    for weight, tests in chains:
+    for weight, tests in _chains(pairs, target, allowed, confidence, size):
         share += weight
         for test in tests:
             tried.append(test)
             level = 1.0 - share * (1.0 - confidence)
-            if test.upper(level) > allowed:
+            if not test.passes(allowed, level):
                 share = 0.0
                 break
             found, sure = test, level
     if found is None:
-        raise _refusal(pairs, target, value, allowed, confidence, tried, scale)
-    bound = found.upper(sure)
-    if target != "fpr":
-        bound = 1.0 - bound
-    measured = rates_at(pairs, found.accepted, scale)
+        error = _refusal(pairs, target, value, allowed, confidence, tried, scale, size)
+        if size > 1.0:
+            with suppress(NotEnoughPairsError):
+                find_threshold(given, target, value, confidence, prevalence, hubs=False)
+                error.args = (error.args[0] + _WITHOUT_HUBS,)
+        raise error
+
+    def bound(hub: float) -> float:
+        upper = upper_bound(found.errors, found.total, sure, found.effect, hub)
+        lower = upper if target == "fpr" else 1.0 - upper
+        return float(shifted(lower, scale)) if target == "precision" else lower
+
     return Threshold(
         _between(pairs.distance, found.accepted),
         target,
         value,
         confidence,
-        shifted(bound, scale) if target == "precision" else bound,
-        *measured,
+        bound(size),
+        bound(hub),
+        *rates_at(pairs, found.accepted, scale),
         found.accepted,
         found.total / found.effect,
     )
@@ -203,52 +263,60 @@ def _ends(distance: Array, counts: Array) -> Array:
 
 
 def _chains(
-    pairs: Evidence, target: str, allowed: float, confidence: float
-) -> list[tuple[float, Iterable[_Test]]]:
+    pairs: Evidence, target: str, allowed: float, confidence: float, size: float
+) -> list[tuple[float, Iterator[_Test]]]:
     """Sequences of tests, each with the share of 1 − confidence that it begins with."""
     if target != "precision":
         tests = _recall_tests if target == "recall" else _fpr_tests
-        return [(1.0, tests(pairs))]
-    counts = _first_counts(pairs, allowed, confidence)
-    ends = [*counts[1:], len(pairs.same) + 1]
+        return [(1.0, tests(pairs, size))]
+    errors = _first_errors(int(np.count_nonzero(pairs.same)), allowed, confidence, size)
+    level = 1.0 - (1.0 - confidence) / len(errors)
     return [
-        (1.0 / len(counts), _precision_tests(pairs, first, end))
-        for first, end in zip(counts, ends, strict=True)
+        (1.0 / len(errors), _precision_tests(pairs, first, end, allowed, level, size))
+        for first, end in zip(errors, [*errors[1:], None], strict=True)
     ]
 
 
-def _first_counts(pairs: Evidence, allowed: float, confidence: float) -> list[int]:
-    """Independent pairs that the first threshold of each sequence for a precision accepts.
+def _first_errors(n_same: float, allowed: float, confidence: float, size: float) -> list[int]:
+    """Errors that the first threshold of each sequence for a precision may make.
 
     The first sequence begins where no error is allowed. A single error would end it, so a second
-    one begins where some are, if there are pairs enough.
+    one begins where some are, if there are pairs enough. If hubs may be missing, so many pairs are
+    needed that the second alone is better.
     """
-    half = (1.0 + confidence) / 2.0
+    level = confidence if size > 1.0 else (1.0 + confidence) / 2.0
     for errors in range(_MOST_ERRORS, 0, -1):
-        count = fewest_pairs(allowed, half, errors)
-        if count <= np.count_nonzero(pairs.same) / 2:
-            return [fewest_pairs(allowed, half), count]
-    return [fewest_pairs(allowed, confidence)]
+        if fewest_pairs(allowed, level, errors) <= n_same / 2:
+            return [errors] if size > 1.0 else [0, errors]
+    return [0]
 
 
-def _precision_tests(pairs: Evidence, first: int, end: int) -> Iterator[_Test]:
-    """Accept from ``first`` pairs on, if they are independent, to fewer than ``end``."""
+def _precision_tests(
+    pairs: Evidence, first: int, end: int | None, allowed: float, confidence: float, size: float
+) -> Iterator[_Test]:
+    """Accept from as many pairs as can pass with ``first`` errors, to fewer than with ``end``."""
+    for test in _closest(pairs, fewest_pairs(allowed, confidence, first), size):
+        if end is not None and test.could_pass(end, allowed, confidence):
+            return
+        if test.could_pass(first, allowed, confidence):  # others fail whatever their labels
+            yield test
+
+
+def _closest(pairs: Evidence, least: int, size: float) -> Iterator[_Test]:
+    """Accept at least so many pairs, then 5 % more each time."""
     n = len(pairs.same)
-    if first > n:
+    if least > n:
         return
     wrong = np.cumsum(~pairs.same)
-    steps = _STEP ** np.arange(1 + int(np.log(n / first) / np.log(_STEP)))
+    steps = _STEP ** np.arange(1 + int(np.log(n / least) / np.log(_STEP)))
     alike = _likeness_at(pairs, lambda k: (slice(0, k), ~pairs.same[:k]))
-    for k in _ends(pairs.distance, np.minimum(n, np.ceil(first * steps).astype(np.int64))):
+    for k in _ends(pairs.distance, np.minimum(n, np.ceil(least * steps).astype(np.int64))):
         looser = min(n, max(k, int(np.searchsorted(wrong, _ENOUGH)) + 1))
         effect = effect_of(pairs.entity[:k], alike(looser, wrong[looser - 1]))
-        if k >= end * effect:
-            return
-        if k >= first * effect:  # fewer could not pass, whatever their labels
-            yield _Test(int(k), int(wrong[k - 1]), int(k), effect)
+        yield _Test(int(k), int(wrong[k - 1]), int(k), effect, size)
 
 
-def _fpr_tests(pairs: Evidence) -> Iterator[_Test]:
+def _fpr_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
     """Accept up to, and without, the first, second, … different pair."""
     places = np.flatnonzero(~pairs.same)
     n = len(places)
@@ -261,10 +329,12 @@ def _fpr_tests(pairs: Evidence) -> Iterator[_Test]:
             k = int(np.searchsorted(pairs.distance, pairs.distance[k], "left"))
         made = int(np.searchsorted(places, k))
         enough = max(made, min(n, _ENOUGH))
-        yield _Test(int(k), made, n, effect_of(entity, alike(enough, enough)))
+        # hubs make the first errors, and are a smaller part of more of them
+        rho = max(alike(enough, enough), alike(made, _ENOUGH) if made else 0.0)
+        yield _Test(int(k), made, n, effect_of(entity, rho), size)
 
 
-def _recall_tests(pairs: Evidence) -> Iterator[_Test]:
+def _recall_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
     """Accept all same pairs, then all but the farthest, then all but two, and so on."""
     places = np.flatnonzero(pairs.same)
     n = len(places)
@@ -274,7 +344,9 @@ def _recall_tests(pairs: Evidence) -> Iterator[_Test]:
         k = int(_ends(pairs.distance, places[n - missed - 1 :][:1] + 1)[0])
         made = n - int(np.searchsorted(places, k))
         enough = max(made, min(n, _ENOUGH))
-        yield _Test(k, made, n, effect_of(entity, alike(enough, enough)))
+        # hubs make the first errors, and are a smaller part of more of them
+        rho = max(alike(enough, enough), alike(made, _ENOUGH) if made else 0.0)
+        yield _Test(k, made, n, effect_of(entity, rho), size)
 
 
 def _counts(n: int) -> Array:
@@ -308,58 +380,59 @@ def _refusal(
     confidence: float,
     tried: list[_Test],
     scale: float,
+    size: float,
 ) -> NotEnoughPairsError:
     """Say what was measured, and how many more pairs would be needed."""
-    first, sure = 0, confidence
-    if target == "precision":  # the sequence began where some errors were allowed: look closer
-        tried, counts = _small_tests(pairs), _first_counts(pairs, allowed, confidence)
-        first, sure = counts[0], 1.0 - (1.0 - confidence) / len(counts)
-    factors = [
-        max(_needed_factor(test, allowed, sure), first * test.effect / test.total) for test in tried
-    ]
+    n, n_same, more = len(pairs.same), 0, 0.0
+    if target == "precision":  # look at fewer pairs than were tried
+        n_same, more = int(np.count_nonzero(pairs.same)), _LUCK
+        tried = list(_closest(pairs, min(_HANDFUL, n), size))
+    factor = _needed_factor(tried, allowed, confidence, n_same, more)
     rates = [test.errors / test.total for test in tried]
     best = shifted(1.0 - min(rates), scale) if target == "precision" else 1.0 - min(rates)
     best = min(rates) if target == "fpr" else best
-    n = len(pairs.same)
     asked = f"{target} {'≤' if target == 'fpr' else '≥'} {value:g}"
     message = (
         f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence: "
+        f"the best that was measured is {best:.4g}"
     )
-    if not np.isfinite(min(factors)):
-        return NotEnoughPairsError(
-            message + f"the best that was measured is {best:.4g}. More pairs would not help: use a "
-            "better metric, or ask for less",
-            None,
-            best,
-        )
-    needed = int(np.ceil((min(factors) - 1.0) * n))
-    return NotEnoughPairsError(
-        message + f"the best that was measured is {best:.4g}, on too few pairs. About {needed:,} "
-        "more of the same kind would be needed, or ask for less",
-        needed,
-        best,
+    if not np.isfinite(factor):
+        message += ". More pairs would not help: use a better metric, or ask for less"
+        return NotEnoughPairsError(message, None, best)
+    needed = _rounded_up((factor - 1.0) * n)
+    message += (
+        f", on too few pairs. About {needed:,} more of the same kind would be needed, or ask for "
+        "less"
     )
+    return NotEnoughPairsError(message, needed, best)
 
 
-def _small_tests(pairs: Evidence) -> list[_Test]:
-    """Precision of the closest pairs; of a handful, it would be chance."""
-    wrong = np.cumsum(~pairs.same)
-    counts = _counts(len(wrong))
-    counts = _ends(pairs.distance, counts[counts >= min(_HANDFUL, len(wrong))])
-    rho = likeness((~pairs.same).astype(np.float64), pairs.entity)
-    return [
-        _Test(int(k), int(wrong[k - 1]), int(k), effect_of(pairs.entity[:k], rho)) for k in counts
-    ]
+def _rounded_up(number: float) -> int:
+    """To two digits: more are not known."""
+    unit = 10 ** max(0, int(np.log10(max(number, 1.0))) - 1)
+    return int(np.ceil(number / unit)) * unit
 
 
-def _needed_factor(test: _Test, allowed: float, confidence: float) -> float:
+def _needed_factor(
+    tests: list[_Test], allowed: float, confidence: float, n_same: int, more: float
+) -> float:
     """How many times the pairs would do, were they all like these; infinite where none would."""
-    if test.errors / test.total >= allowed:
+    tests = [test._replace(errors=test.errors + more) for test in tests]
+    hopeful = [test for test in tests if test.errors / test.total < allowed]
+    if not hopeful:
         return np.inf
+    _, errors, total, effect, size = np.array(hopeful).T
+
+    def enough(factor: float) -> bool:
+        chains = _first_errors(factor * n_same, allowed, confidence, size[0]) if n_same else [0]
+        made, level = factor * errors, (1.0 - confidence) / len(chains)
+        rare = chance_of_so_few(made, factor * total, allowed, effect, size[0])
+        return bool(rare.min() <= level)
+
     low, high = 1.0, 2.0
-    while test.upper(confidence, high) > allowed:
+    while not enough(high):
         low, high = high, 2.0 * high
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if test.upper(confidence, middle) > allowed else (low, middle)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high

@@ -1,7 +1,6 @@
 """Matcher: whether two rows are the same, with a probability and thresholds that hold."""
 
 import os
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..io import metric_file
 from ..metric import Metric
 from . import _calibration
 from ._bounds import odds_scale
-from ._calibration import FORMS, Calibration
+from ._calibration import FORMS, Calibration, MatchScores
 from ._input import check_share, distance_of, distances, labelled_pairs, metric_of
 from ._search import close_pairs
 from ._thresholds import RATES, Evidence, Threshold, find_threshold
@@ -47,29 +46,6 @@ class Band(NamedTuple):
     same: Threshold
     different: Threshold
     share: float
-
-
-@dataclass(frozen=True)
-class MatchScores:
-    """Scores of a `Matcher` on pairs that it was not fitted to.
-
-    Attributes
-    ----------
-    n_pairs, n_same : int
-        How many pairs were scored, and how many of them are the same.
-    log_loss : float
-        Mean negative logarithm of the probability of what was observed.
-    calibration_error : float
-        Mean difference of probability and share of same pairs, over 15 bins.
-    average_precision : float
-        Of the ranking by distance.
-    """
-
-    n_pairs: int
-    n_same: int
-    log_loss: float
-    calibration_error: float
-    average_precision: float
 
 
 class Matcher(BaseEstimator):
@@ -213,6 +189,7 @@ class Matcher(BaseEstimator):
         recall: float | None = None,
         fpr: float | None = None,
         confidence: float = 0.95,
+        hubs: bool = False,
     ) -> Threshold:
         """Distance up to which pairs can be accepted with a guarantee.
 
@@ -227,6 +204,10 @@ class Matcher(BaseEstimator):
             Over many draws of labelled pairs, at least this share of thresholds keeps what it
             promises, for pairs that are drawn as the labelled ones were (with ``prevalence``, of
             either kind).
+        hubs : bool, default=False
+            Whether to allow for entities that are close to all others, none of which was labelled
+            by chance. It matters where entities have several labelled pairs each, and then needs
+            more pairs. Without it, ``bound_with_hubs`` of the result says what would hold.
 
         Returns
         -------
@@ -252,18 +233,24 @@ class Matcher(BaseEstimator):
         ((target, value),) = asked.items()
         check_share(value, target, len(self.pairs_.same))
         check_share(confidence, "confidence")
-        return find_threshold(self.pairs_, target, value, confidence, self.prevalence_)
+        return find_threshold(self.pairs_, target, value, confidence, self.prevalence_, hubs)
 
     def review_band(
-        self, *, precision: float = 0.99, recall: float = 0.99, confidence: float = 0.95
+        self,
+        *,
+        precision: float = 0.99,
+        recall: float = 0.99,
+        confidence: float = 0.95,
+        hubs: bool = False,
     ) -> Band:
         """Two thresholds: surely the same, surely different, and between them pairs to look at.
 
         Up to the first, at least ``precision`` of the pairs are the same. Beyond the second lie at
-        most 1 − ``recall`` of the same pairs. Each holds with this confidence.
+        most 1 − ``recall`` of the same pairs. Each holds with this confidence; ``hubs`` is as in
+        `threshold`.
         """
-        same = self.threshold(precision=precision, confidence=confidence)
-        different = self.threshold(recall=recall, confidence=confidence)
+        same = self.threshold(precision=precision, confidence=confidence, hubs=hubs)
+        different = self.threshold(recall=recall, confidence=confidence, hubs=hubs)
         pairs = self.pairs_
         between = (pairs.distance > same.distance) & (pairs.distance <= different.distance)
         share = float(np.mean(between[pairs.same]))
@@ -378,6 +365,8 @@ class Matcher(BaseEstimator):
         ----------
         X, y, groups
             As in `fit`. Where groups were given to both, entities that were fitted to are refused.
+
+        With ``prevalence``, same and different pairs are weighted so that scores are those in use.
         """
         self._check()
         found = labelled_pairs(self.metric_, X, y, groups)
@@ -390,16 +379,7 @@ class Matcher(BaseEstimator):
                     "among those that the matcher was fitted to: their scores would be too good. "
                     "Split pairs by entity"
                 )
-        from .. import measures
-
-        odds = self.log_odds(distance)
-        return MatchScores(
-            len(same),
-            int(np.count_nonzero(same)),
-            _calibration.log_loss(odds, same),
-            _calibration.calibration_error(expit(odds), same),
-            float(np.mean(measures.pair_precisions(distance, same))),
-        )
+        return _calibration.scores_of(self.log_odds(distance), distance, same, self.prevalence_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write metric and matcher to one safetensors file, which `Metric.load` reads, too."""

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from .._types import Array
 from ..matching import _calibration
-from ..matching._bounds import numbered, rate_interval
+from ..matching._bounds import numbered, odds_scale, rate_interval, shifted
 from ..matching._input import labelled_pairs
 from . import _match_charts as charts
 from ._material import clean, row_name
@@ -78,11 +78,15 @@ def build_match_report(
     accepted = probability >= 0.5 if limit is None else distance <= limit
     entity = numbered(found.entity)
     hits = int(np.count_nonzero(accepted & same))
-    scores = (
-        ("Average precision", f"{_average_precision(distance, same):.3f}"),
-        ("Calibration error", f"{_calibration.calibration_error(probability, same):.4f}"),
-        ("Log loss", f"{_calibration.log_loss(matcher.log_odds(distance), same):.4f}"),
+    found_scores = _calibration.scores_of(
+        matcher.log_odds(distance), distance, same, matcher.prevalence_
     )
+    scores = (
+        ("Average precision", f"{found_scores.average_precision:.3f}"),
+        ("Calibration error", f"{found_scores.calibration_error:.4f}"),
+        ("Log loss", f"{found_scores.log_loss:.4f}"),
+    )
+    scale = odds_scale(matcher.prevalence_, float(np.mean(same)))  # of shares, to those in use
     facts = [
         ("Pairs", f"{len(same):,}, of which {np.count_nonzero(same):,} are the same"),
         ("Accepted", f"{np.count_nonzero(accepted):,}, of which {hits:,} are the same"),
@@ -104,8 +108,10 @@ def build_match_report(
             "</p></article>"
             for name, value in scores
         ),
-        "reliability": _reliability(probability, same, entity),
-        "precision": _precision_recall(distance, same, entity),
+        "reliability": _reliability(
+            probability, same, entity, scale, found_scores.calibration_error
+        ),
+        "precision": _precision_recall(distance, same, entity, scale),
         "errors": _error_rates(distance, same, entity),
         "distances": charts.distances(distance[same], distance[~same], limit),
         "false_matches": _listed(found, probability, ~same & accepted, 1.0, shown),
@@ -147,20 +153,14 @@ def _decision(threshold: Any) -> str:
     return f"Accepted: {threshold}."
 
 
-def _average_precision(distance: Array, same: Array) -> float:
-    from .. import measures
-
-    return float(np.mean(measures.pair_precisions(distance, same)))
-
-
-def _reliability(probability: Array, same: Array, entity: Array) -> str:
+def _reliability(probability: Array, same: Array, entity: Array, scale: float, error: float) -> str:
     place = np.minimum((probability * _BINS).astype(np.int64), _BINS - 1)
     points = []
     for number in np.unique(place):
         inside = place == number
         low, high = rate_interval(same[inside], entity[inside])
-        points.append((float(probability[inside].mean()), float(same[inside].mean()), low, high))
-    error = _calibration.calibration_error(probability, same)
+        shares = (shifted(share, scale) for share in (float(same[inside].mean()), low, high))
+        points.append((float(probability[inside].mean()), *shares))
     return charts.with_band(
         points,
         ("Probability", "Pairs that are the same"),
@@ -169,7 +169,7 @@ def _reliability(probability: Array, same: Array, entity: Array) -> str:
     )
 
 
-def _precision_recall(distance: Array, same: Array, entity: Array) -> str:
+def _precision_recall(distance: Array, same: Array, entity: Array, scale: float) -> str:
     order = np.argsort(distance, kind="stable")
     hits = np.cumsum(same[order])
     points = []
@@ -178,7 +178,8 @@ def _precision_recall(distance: Array, same: Array, entity: Array) -> str:
         chosen = order[: np.searchsorted(distance[order], distance[order[count - 1]], "right")]
         low, high = rate_interval(same[chosen], entity[chosen])
         recall = np.count_nonzero(same[chosen]) / hits[-1]
-        points.append((float(recall), float(same[chosen].mean()), low, high))
+        shares = (shifted(share, scale) for share in (float(same[chosen].mean()), low, high))
+        points.append((float(recall), *shares))
     middle = points[len(points) // 2]
     return charts.with_band(
         points,
