@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,9 +85,17 @@ def noun_of(source: Source | None) -> str:
 
 
 def read_known(
-    source: Source, data: Path, file: RowFile, rows: Rows, queries: Path | None = None
+    source: Source,
+    data: Path,
+    file: RowFile,
+    rows: Rows,
+    queries: Path | None = None,
+    names: Sequence[Any] | None = None,
 ) -> Any:
-    """An object of `dualmetric.supervision`, checked against the rows of DATA."""
+    """An object of `dualmetric.supervision`, checked against the rows of DATA.
+
+    Lines of text may have ``names`` of rows instead of their numbers.
+    """
     flag, path = source
     kind = _KINDS[flag]
     ids = asked = None
@@ -106,7 +115,7 @@ def read_known(
         raise FileNotFoundError(f"--{flag}: {path} does not exist: check its name and folder")
     lines = None
     try:
-        table = _read(path, flag, kind, ids)
+        table = _read(path, flag, kind, ids, names)
         lines = getattr(table, "lines", None)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
@@ -179,12 +188,12 @@ def _read_ids(path: Path) -> dict[str, int]:
     return found
 
 
-def _read(path: Path, flag: str, kind: _Kind, ids: Any) -> Any:
+def _read(path: Path, flag: str, kind: _Kind, ids: Any, names: Sequence[Any] | None) -> Any:
     """A `_Table`, or a sparse matrix of judgements."""
     if flag == "comparisons" and path.suffix == ".jsonl":
         return _read_judgements(path)
     if ids is not None or path.suffix in (".csv", ".tsv", ".txt"):
-        return _read_text(path, kind, ids)
+        return _read_text(path, kind, ids, names)
     if path.suffix not in _PLAIN_FILES:
         raise ValueError(
             f"{flag} are read from .npy, .npz, .parquet, or .csv or .tsv with {kind.line} per line"
@@ -225,8 +234,12 @@ def _table(found: Array, kind: _Kind) -> _Table:
     return _Table(found[:, : kind.n_numbers], values)
 
 
-def _read_text(path: Path, kind: _Kind, ids: Any) -> _Table:
+def _read_text(path: Path, kind: _Kind, ids: Any, names: Sequence[Any] | None) -> _Table:
     """Lines with commas, or tabs in a ``.tsv``; of a folder in BEIR's layout, ids of rows."""
+    numbers_of: dict[str, list[int]] = {}
+    for row, name in enumerate(names or ()):
+        numbers_of.setdefault(str(name), []).append(row)
+    by_name = False
     mark, between = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
     index: list[list[int]] = []
     values: list[float] = []
@@ -234,22 +247,39 @@ def _read_text(path: Path, kind: _Kind, ids: Any) -> _Table:
     n_columns = None
     for place, line in enumerate(rowfiles.read_lines(path), start=1):
         cells = [cell.strip() for cell in line.split(mark)]
-        if not line.strip() or (place == 1 and not any(map(is_number, cells))):
-            continue  # blank, or a header
         numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
+        if n_columns is None:
+            by_name = any(cell in numbers_of for cell in numbers)
+        if not line.strip() or (place == 1 and not (by_name or any(map(is_number, cells)))):
+            continue  # blank, or a header
         is_right = len(cells) in kind.columns and all(map(is_number, more))
-        if ids is None:
+        if ids is None and not by_name:
             is_right = is_right and all(map(_NUMBER.fullmatch, numbers))
         if not is_right or len(cells) != (n_columns or len(cells)):
             what = kind.line if ids is None else "a query-id, a corpus-id and a score"
+            if numbers_of:
+                what = what.replace("row numbers", "ids or row numbers")
             raise ValueError(f"line {place} must be {what} with {between}; got {line[:40]!r}")
         n_columns = len(cells)
-        index.append([int(cell) for cell in numbers] if ids is None else _rows(numbers, ids, place))
+        if by_name:
+            index.append([_row_of(cell, numbers_of, place) for cell in numbers])
+        elif ids is None:
+            index.append([int(cell) for cell in numbers])
+        else:
+            index.append(_rows(numbers, ids, place))
         values.extend(map(float, more))
         lines.append(place)
     table = np.array(index, dtype=np.int64).reshape(-1, kind.n_numbers)
     has_values = n_columns != kind.n_numbers and kind.columns != (kind.n_numbers,)
     return _Table(table, np.array(values) if has_values else None, lines)
+
+
+def _row_of(name: str, numbers_of: dict[str, list[int]], place: int) -> int:
+    found = numbers_of.get(name, [])
+    if len(found) != 1:
+        what = f"that of rows {found[0]} and {found[1]}" if found else "not among those of --ids"
+        raise ValueError(f"line {place}: the id {name!r} is {what}")
+    return found[0]
 
 
 def _rows(names: list[str], ids: Any, place: int) -> list[int]:

@@ -52,18 +52,29 @@ Groups = Annotated[
 
 def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, list[Any] | None]:
     """File and rows of DATA, and the ids of the rows; a column of ids is no feature."""
-    from ..io import rowfiles
-    from ._data import read_column, read_data_for, read_lines
+    from ._data import read_data_for
 
-    if ids is None:
-        return *read_data_for(metric, data, None), None
-    if rowfiles.is_table(data) and not Path(ids).is_file():
-        file, rows = read_data_for(metric, data, ids)
-        found: list[Any] = read_column(data, ids)
-        return file, rows, found
-    file, rows = read_data_for(metric, data, None)
-    lines = read_lines(Path(ids), "--ids", rows.shape[0], "row")
-    return file, rows, lines
+    column = ids_column(data, ids)
+    file, rows = read_data_for(metric, data, column)
+    return file, rows, read_ids(data, ids, rows.shape[0])
+
+
+def ids_column(data: Path, ids: str | None) -> str | None:
+    """The column that --ids names; None where it names a file."""
+    from ..io import rowfiles
+
+    is_column = ids is not None and rowfiles.is_table(data) and not Path(ids).is_file()
+    return ids if is_column else None
+
+
+def read_ids(data: Path, ids: str | None, n_rows: int) -> list[Any] | None:
+    """Ids of the rows, from a column of DATA or a text file."""
+    from ._data import read_column, read_lines
+
+    if ids_column(data, ids) is not None:
+        found: list[Any] = read_column(data, str(ids))
+        return found
+    return read_lines(None if ids is None else Path(ids), "--ids", n_rows, "row")
 
 
 def find_threshold(

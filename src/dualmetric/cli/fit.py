@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ._matching import Ids
 from ._methods import METHODS, NEED_LABELS, build_estimator, read_cv
 from ._options import (
     HOLDOUT,
@@ -74,6 +75,7 @@ def fit(
     holdout: Annotated[float | None, typer.Option(min=0.0, max=0.9, help=_HOLDOUT)] = None,
     columns: Annotated[str | None, typer.Option(metavar="NAME,…", help=_COLUMNS)] = None,
     drop: Annotated[str | None, typer.Option(metavar="NAME,…", help=_DROP)] = None,
+    ids: Ids = None,
     names: Names = None,
     seed: Seed = 0,
     json: Json = None,
@@ -86,6 +88,7 @@ def fit(
     from . import _judging, _learning
     from ._data import columns_in, read_data, read_lines, read_test_data
     from ._known import noun_of, read_known, source_of
+    from ._matching import ids_column, read_ids
     from ._output import check_output, make_console, note, write_json, writing
     from ._progress import show_steps
     from ._scores import as_kept, form_of, is_better
@@ -106,13 +109,15 @@ def fit(
     noun = noun_of(source)  # what is held out
     if noun != "rows" and test is not None:
         raise ValueError(f"--test does not apply to --{kind}: score with dualmetric evaluate")
-    features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop")
+    features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop") or []
+    if (column := ids_column(data, ids)) is not None and column not in dropped:
+        dropped.append(column)
     if tfidf and options.get("lift") == "rbf":
         raise ValueError("--tfidf and --lift rbf cannot be combined: give one of them")
     if tfidf and standardize:
         raise ValueError("--tfidf and --standardize cannot be combined: give one of them")
     weights = "tfidf" if tfidf else "standardize" if standardize else None
-    inputs = (data, test, *given.values(), queries, names)
+    inputs = (data, test, *given.values(), queries, names, None if ids is None else Path(ids))
     check_output(out, "--out", *inputs)
     check_output(json, "--json", *inputs, out)
     if out.suffix not in ("", SUFFIX):
@@ -127,9 +132,12 @@ def fit(
         estimator.cv = read_cv(cv, method, "labels" if kind is None else f"--{kind}")
     with show_steps() as steps:
         steps.begin("reading")
-        file, rows = read_data(data, labels, columns=features, drop=dropped or ())
+        file, rows = read_data(data, labels, columns=features, drop=dropped)
         given_names = read_lines(names, "--names", rows.n_features, "feature")
-        known = None if source is None else read_known(source, data, file, rows, queries)
+        row_ids = read_ids(data, ids, rows.shape[0])
+        known = None
+        if source is not None:
+            known = read_known(source, data, file, rows, queries, row_ids)
         asked = None if test is None else read_test_data(file, test, labels)
         if noun == "rows":
             share, train, held_out = _learning.split_rows(file, holdout, test is not None, seed)

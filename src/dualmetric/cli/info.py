@@ -8,11 +8,12 @@ from ._output import check_output, make_console, print_facts, printable, write_j
 
 def info(metric: MetricFile, json: Json = None) -> None:
     """Show what a metric file holds: method, settings, size, and the scores of the fit."""
-    from ._data import load_metric
+    from ._data import load_matcher, load_metric
     from ._scores import form_of
 
     check_output(json, "--json", metric)
     learned = load_metric(metric)
+    matcher = load_matcher(metric)
     info = learned.info
     names = _checked(info.get("class_names"), list)
     result = {
@@ -27,9 +28,20 @@ def info(metric: MetricFile, json: Json = None) -> None:
         "class_names": names if all(isinstance(name, str) for name in names or ()) else None,
         "rows": _numbers(info.get("rows"), ("used", "given", "held_out"), int),
         "scores": _scores(info.get("scores")),
+        "matcher": None if matcher is None else _matcher(matcher),
     }
     _show(make_console(json), result)
     write_json(json, "info", result)
+
+
+def _matcher(matcher: Any) -> dict[str, Any]:
+    same = matcher.pairs_.same
+    return {
+        "same": int(same.sum()),
+        "different": int((~same).sum()),
+        "calibration": matcher.calibration_.form,
+        "prevalence": matcher.prevalence_,
+    }
 
 
 # Anyone may write a metric file: entries that fit would not write are left out.
@@ -86,6 +98,10 @@ def _show(console: Any, result: dict[str, Any]) -> None:
         of_all = f" of {rows['given']:,}" if rows["used"] < rows["given"] else ""
         learned = f"{rows['used']:,}{of_all} learned from"
         facts.append(("rows", f"{learned}, {rows['held_out']:,} held out"))
+    if pairs := result["matcher"]:
+        known = f"{pairs['same']:,} pairs that are the same and {pairs['different']:,} different"
+        share = "" if pairs["prevalence"] is None else f"; prevalence {pairs['prevalence']:g}"
+        facts.append(("matcher", f"fitted to {known}{share}"))
     print_facts(console, [(printable(name), printable(value)) for name, value in facts])
     if result["scores"]:
         console.print("On what was held out when the metric was learned:")

@@ -11,8 +11,8 @@ from ._options import DataFile, Json, MetricFile, Texts, file_option, out_option
 SUFFIX = ".safetensors"
 
 _PAIRS = (
-    "Labelled pairs that the metric was not learned from: two row numbers, and 1 for the same or 0 "
-    "for different (.csv, .tsv, .npy, .npz or .parquet)."
+    "Labelled pairs that the metric was not learned from: two row numbers, or in text two ids of "
+    "--ids, and 1 for the same or 0 for different (.csv, .tsv, .npy, .npz or .parquet)."
 )
 _TEST = "More labelled pairs, to score on."
 _PREVALENCE = "Share of same pairs among those to decide on, if not that of the labelled pairs."
@@ -48,6 +48,7 @@ def match(
     from dataclasses import asdict
 
     from ..matching import Matcher, NotEnoughPairsError
+    from ..matching._calibration import FORM_NAMES
     from ._data import load_metric, read_lines, read_texts
     from ._known import read_known
     from ._matching import find_threshold, read_with_ids, threshold_record
@@ -66,8 +67,10 @@ def match(
     file, rows, names = read_with_ids(learned, data, ids)
     entities = read_lines(groups, "--groups", rows.shape[0], "row")
     lines = read_texts(texts, data, rows.shape[0])
-    known = read_known(("pairs", pairs), data, file, rows)
-    test = None if test_pairs is None else read_known(("pairs", test_pairs), data, file, rows)
+    known = read_known(("pairs", pairs), data, file, rows, names=names)
+    test = None
+    if test_pairs is not None:
+        test = read_known(("pairs", test_pairs), data, file, rows, names=names)
     matcher = Matcher(learned).fit(rows, known, groups=entities, prevalence=prevalence)
     scores = None if test is None else matcher.evaluate(rows, test, groups=entities)
     threshold, refusal = None, None
@@ -103,7 +106,8 @@ def match(
     console = make_console(json)
     console.print(
         f"Fitted to {result['pairs']['same']:,} pairs that are the same and "
-        f"{result['pairs']['different']:,} that are different."
+        f"{result['pairs']['different']:,} that are different; "
+        f"probability by {FORM_NAMES[result['calibration']]}."
     )
     if scores is not None:
         console.print(

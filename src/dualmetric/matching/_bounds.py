@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import betaincc, betaincinv
 
 from .._types import Array
 
-_PARTS = np.linspace(0.0, 1.0, 21)  # of the errors, those made by entities that are missing
+_PARTS = np.linspace(0.0, 1.0, 11)  # of the errors, those made by entities that are missing
 
 
 def exact_upper(errors: float, total: float, confidence: float) -> float:
@@ -30,33 +31,33 @@ def chance_of_so_few(
     ``effect`` pairs count as one. Entities that always err, with ``size`` pairs each, may make any
     part of the errors, and be missing from the sample by chance.
     """
+    if size <= 1.0:
+        few = betaincc(errors / effect + 1.0, np.maximum(total - errors, 1e-9) / effect, rate)
+        return np.where(total > errors, few, 1.0)
     errors, total, effect = (
         np.asarray(each, np.float64)[..., None]
         for each in np.broadcast_arrays(errors, total, effect)
     )
     # x such entities are expected in the sample; the other pairs make the rest of the errors
     all_of_them = rate * total / (size * (1.0 - rate))
-    x = all_of_them * (_PARTS if size > 1.0 else _PARTS[:1])
+    x = all_of_them * _PARTS
     rest = np.maximum(rate - (1.0 - rate) * size * x / total, 0.0)
-    few = np.ones(np.broadcast_shapes(rest.shape, errors.shape))
-    known = np.broadcast_to(total > errors, few.shape)
-    right = np.where(total > errors, total - errors, 1.0) / effect
-    np.copyto(few, betaincc(errors / effect + 1.0, right, rest), where=known)
-    return np.max(np.exp(-x) * few, axis=-1)
+    few = betaincc(errors / effect + 1.0, np.maximum(total - errors, 1e-9) / effect, rest)
+    return np.max(np.exp(-x) * np.where(total > errors, few, 1.0), axis=-1)
 
 
 def upper_bound(
     errors: float, total: float, confidence: float, effect: float = 1.0, size: float = 1.0
 ) -> float:
     """Smallest rate at which so few errors are too improbable; arguments as above."""
-    low, high = 0.0, 1.0
-    while high - low > 1e-9 + 1e-7 * high:
-        rate = (low + high) / 2.0
-        if chance_of_so_few(errors, total, rate, effect, size) > 1.0 - confidence:
-            low = rate
-        else:
-            high = rate
-    return high
+    exact = exact_upper(errors / effect, total / effect, confidence)
+    if size <= 1.0 or exact == 1.0:
+        return exact
+
+    def excess(rate: float) -> float:
+        return float(chance_of_so_few(errors, total, rate, effect, size)) - (1.0 - confidence)
+
+    return float(brentq(excess, 0.999 * exact, 1.0 - 1e-9, xtol=1e-7))
 
 
 def hub_size(entity: Array) -> float:

@@ -10,7 +10,12 @@ from scipy.special import expit, logit
 from .._types import Array
 from ..supervision._base import folds_of
 
-FORMS = ("logistic", "squared", "isotonic")
+FORM_NAMES = {
+    "logistic": "logistic regression of the distance",
+    "squared": "logistic regression of the squared distance",
+    "isotonic": "isotonic regression of the distance",
+}
+FORMS = tuple(FORM_NAMES)
 _FOLDS = 5
 
 

@@ -58,7 +58,6 @@ vary less than that, so the bound is on the careful side.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -198,29 +197,18 @@ def find_threshold(
     Raises `NotEnoughPairsError` where there is none. ``hubs`` says whether entities that always
     err may be missing from the pairs.
     """
-    given, pairs = pairs, pairs._replace(entity=numbered(pairs.entity))
+    pairs = pairs._replace(entity=numbered(pairs.entity))
     n, n_same = len(pairs.same), int(np.count_nonzero(pairs.same))
     scale = odds_scale(prevalence, n_same / n)
     wanted = shifted(value, 1.0 / scale) if target == "precision" else value
     allowed = wanted if target == "fpr" else 1.0 - wanted
     hub = hub_size(pairs.entity[pairs.same if target == "recall" else ~pairs.same])
     size = hub if hubs else 1.0
-    found, sure, tried, share = None, confidence, [], 0.0
-    for weight, tests in _chains(pairs, target, allowed, confidence, size):
-        share += weight
-        for test in tests:
-            tried.append(test)
-            level = 1.0 - share * (1.0 - confidence)
-            if not test.passes(allowed, level):
-                share = 0.0
-                break
-            found, sure = test, level
+    found, sure, tried = _last_passed(pairs, target, allowed, confidence, size)
     if found is None:
         error = _refusal(pairs, target, value, allowed, confidence, tried, scale, size)
-        if size > 1.0:
-            with suppress(NotEnoughPairsError):
-                find_threshold(given, target, value, confidence, prevalence, hubs=False)
-                error.args = (error.args[0] + _WITHOUT_HUBS,)
+        if size > 1.0 and _last_passed(pairs, target, allowed, confidence, 1.0)[0]:
+            error.args = (error.args[0] + _WITHOUT_HUBS,)
         raise error
 
     def bound(hub: float) -> float:
@@ -239,6 +227,23 @@ def find_threshold(
         found.accepted,
         found.total / found.effect,
     )
+
+
+def _last_passed(
+    pairs: Evidence, target: str, allowed: float, confidence: float, size: float
+) -> tuple[_Test | None, float, list[_Test]]:
+    """The last test that is passed, with which confidence, and all that were tried."""
+    found, sure, tried, share = None, confidence, [], 0.0
+    for weight, tests in _chains(pairs, target, allowed, confidence, size):
+        share += weight
+        for test in tests:
+            tried.append(test)
+            level = 1.0 - share * (1.0 - confidence)
+            if not test.passes(allowed, level):
+                share = 0.0
+                break
+            found, sure = test, level
+    return found, sure, tried
 
 
 def rates_at(pairs: Evidence, accepted: int, scale: float = 1.0) -> tuple[float, float, float]:
@@ -423,16 +428,16 @@ def _needed_factor(
         return np.inf
     _, errors, total, effect, size = np.array(hopeful).T
 
-    def enough(factor: float) -> bool:
+    def enough(factor: float, which: Any = slice(None)) -> Array:
         chains = _first_errors(factor * n_same, allowed, confidence, size[0]) if n_same else [0]
-        made, level = factor * errors, (1.0 - confidence) / len(chains)
-        rare = chance_of_so_few(made, factor * total, allowed, effect, size[0])
-        return bool(rare.min() <= level)
+        made, all_of_them = factor * errors[which], factor * total[which]
+        rare = chance_of_so_few(made, all_of_them, allowed, effect[which], size[0])
+        return np.asarray(rare <= (1.0 - confidence) / len(chains))
 
     low, high = 1.0, 2.0
-    while not enough(high):
+    while not (passed := enough(high)).any():
         low, high = high, 2.0 * high
-    while high - low > 1e-3 * high:
+    while high - low > 0.01 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if enough(middle, passed).any() else (middle, high)
     return high

@@ -90,7 +90,7 @@ def build_match_report(
     facts = [
         ("Pairs", f"{len(same):,}, of which {np.count_nonzero(same):,} are the same"),
         ("Accepted", f"{np.count_nonzero(accepted):,}, of which {hits:,} are the same"),
-        ("Probability", _FORMS[matcher.calibration_.form]),
+        ("Probability", _calibration.FORM_NAMES[matcher.calibration_.form]),
         ("Fitted to", f"{len(matcher.pairs_.same):,} labelled pairs"),
         ("Share of same pairs in use", _prevalence(matcher)),
     ]
@@ -130,11 +130,6 @@ def build_match_report(
     )
 
 
-_FORMS = {
-    "logistic": "logistic regression of the distance",
-    "squared": "logistic regression of the squared distance",
-    "isotonic": "isotonic regression of the distance",
-}
 _SAME_PAIRS = (
     '<p class="headline worse">These are the pairs that the matcher was fitted to: other pairs '
     "will look worse.</p>"
