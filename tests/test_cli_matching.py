@@ -1,6 +1,7 @@
 """The commands match and duplicates: what they write, print and refuse."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -51,6 +52,66 @@ def test_match_writes_what_the_library_fits(files):
     assert f"Threshold: {expected.threshold(precision=0.9)}" in shown
     assert Metric.load("out.safetensors").feature_names == ("a", "b", "c", "d")
     assert "Metric" in repr(Metric.load("out.safetensors"))
+
+
+def test_pairs_may_name_rows_by_their_ids(files):
+    X, pairs = files
+    for name, head in (("ids.csv", "left,right,same\n"), ("plain.csv", "")):
+        with open(name, "w") as stream:
+            stream.write(head)
+            stream.writelines(
+                f"00{a},00{b},{int(same)}\n"
+                for (a, b), same in zip(pairs.index, pairs.same, strict=True)
+            )
+        arguments = ("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", name)
+        run(*arguments, "--test-pairs", name, "-o", "i.safetensors")
+        found = Matcher.load("i.safetensors").pairs_
+        assert_allclose(found.distance, Matcher(Metric(None, 4)).fit(X, pairs).pairs_.distance)
+    run(
+        "fit",
+        "d.csv",
+        "--ids",
+        "id",
+        "--pairs",
+        "ids.csv",
+        "--method",
+        "durp",
+        "-o",
+        "f.safetensors",
+    )
+    assert Metric.load("f.safetensors").feature_names == ("a", "b", "c", "d")
+    with open("bad.csv", "w") as stream:
+        stream.write("000,00200,1\n001,nobody,0\n")
+    arguments = ("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", "bad.csv")
+    assert "line 2: the id 'nobody' is not among those of --ids" in refused(*arguments)
+    with open("twice.txt", "w") as stream:
+        stream.writelines(f"{max(row, 1)}x\n" for row in range(400))
+    with open("bad.csv", "w") as stream:
+        stream.write("3x,4x,1\n1x,2x,0\n")
+    line = refused("match", "m.safetensors", "d.csv", "--ids", "twice.txt", "--pairs", "bad.csv")
+    assert "line 2: the id '1x' is that of rows 0 and 1" in line
+    with open("bad.csv", "w") as stream:
+        stream.write("3y,4y,1\n")
+    line = refused("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", "bad.csv")
+    assert "line 1 must be 2 ids or row numbers, and 1 (the same) or 0 (not)" in line
+
+
+def test_info_shows_the_matcher(files):
+    assert "matcher" not in run("info", "m.safetensors").stdout
+    run(*BASE, "--prevalence", 0.05)
+    shown = run("info", "matcher.safetensors", "--json", "i.json").stdout
+    assert "fitted to 200 pairs that are the same and 400 different; prevalence 0.05" in shown
+    found = json.loads(Path("i.json").read_text())["matcher"]
+    expected = {"same": 200, "different": 400, "prevalence": 0.05}
+    assert expected.items() <= found.items()
+
+
+def test_hubs_need_more_pairs(files):
+    run(*BASE)
+    base = ("duplicates", "matcher.safetensors", "d.csv", "--ids", "id", "--precision", 0.985)
+    assert "close to all others may be missing" in run(*base).stdout
+    assert "without hubs, there is a threshold" in refused(*base, "--hubs")
+    assert "No threshold" in run(*BASE, "--precision", 0.985, "--hubs").stdout
 
 
 def test_match_says_what_is_missing(files):

@@ -112,4 +112,6 @@ def check_share(value: Any, name: str, n_pairs: int = 0) -> None:
             f"95 % confidence would support {best:.5f}. Ask for less than 1"
         )
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
-        raise ValueError(f"{name} must be between 0 and 1, both excluded; got {value!r}")
+        per_cent = isinstance(value, Real) and 1.0 < float(value) < 100.0
+        hint = f": for {value:g} %, give {float(value) / 100:g}" if per_cent else ""
+        raise ValueError(f"{name} must be between 0 and 1, both excluded; got {value!r}{hint}")
