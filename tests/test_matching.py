@@ -352,7 +352,7 @@ def test_threshold_arguments(fitted):
             matcher.threshold(fpr=wrong)
         with pytest.raises(ValueError, match="confidence must be between"):
             matcher.threshold(recall=0.9, confidence=wrong)
-    with pytest.raises(ValueError, match="got 99: for 99 %, give 0.99"):
+    with pytest.raises(ValueError, match=r"got 99: for 99 %, give 0\.99"):
         matcher.threshold(precision=99)
     assert "precision ≥ 0.9" in str(matcher.threshold(precision=0.9))
     assert "fpr ≤ 0.0" in str(matcher.threshold(fpr=0.05))

@@ -81,6 +81,7 @@ _STEP = 1.05  # ratio of the numbers of accepted pairs of two thresholds
 _MOST_ERRORS = 3  # that the first threshold tried may make
 _HANDFUL = 20  # pairs that say something about what more of them would show
 _LUCK = 0.3  # of an error: as many more are likely where the best of many thresholds is looked at
+_MOST_TIMES = 100  # as many pairs as there are; what more would show is a guess
 _WITHOUT_HUBS = ". Pairs of more records help most; without hubs, there is a threshold"
 RATES = ("precision", "recall", "fpr")
 
@@ -91,7 +92,8 @@ class NotEnoughPairsError(ValueError):
     Attributes
     ----------
     needed : int or None
-        About how many more labelled pairs of the same kind would; None where no number would.
+        About how many more labelled pairs of the same kind would; None where not even 100 times
+        as many would.
     best : float
         The best value of the rate that was measured, without any guarantee.
     """
@@ -401,8 +403,9 @@ def _refusal(
         f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence: "
         f"the best that was measured is {best:.4g}"
     )
-    if not np.isfinite(factor):
-        message += ". More pairs would not help: use a better metric, or ask for less"
+    if factor > _MOST_TIMES:
+        few = "More pairs" if factor == np.inf else f"Even {_MOST_TIMES} times as many pairs"
+        message += f". {few} would not help: use a better metric, or ask for less"
         return NotEnoughPairsError(message, None, best)
     needed = _rounded_up((factor - 1.0) * n)
     message += (
