@@ -126,6 +126,15 @@ def test_pairs_of_a_single_entity_count_as_one():
     assert bounds.effect_of(entity, 1.0) == 10.0
 
 
+def test_without_a_hit_shared_entities_widen_the_interval():
+    alone = bounds.numbered(np.arange(80).reshape(-1, 2))
+    shared = bounds.numbered(np.column_stack([np.arange(40) // 10, 100 + np.arange(40)]))
+    for hit in (np.zeros(40, bool), np.ones(40, bool)):
+        widths = [np.ptp(bounds.rate_interval(hit, entity)) for entity in (alone, shared)]
+        assert widths[0] == pytest.approx(1 - 0.025 ** (1 / 40))
+        assert widths[1] == pytest.approx(1 - 0.025 ** (1 / 4))
+
+
 def test_copies_of_the_same_evidence_count_once():
     """Each pair ten times, by other rows of the same two entities: ten times as little evidence."""
     X, pairs = things(200, 0.1)

@@ -140,3 +140,17 @@ def test_the_page_in_a_browser(page, width, tmp_path):
         assert all(url.startswith("file:") for url in browser.loaded)
     finally:
         browser.close()
+
+
+def test_with_prevalence_shares_are_those_in_use():
+    X, pairs = things(300)
+    matcher = Matcher(Metric(None, 4)).fit(X, pairs, prevalence=0.02)
+    other, test = things(500, seed=3)
+    page = build_match_report(matcher, other, test, title="t")
+    scores = matcher.evaluate(other, test)
+    assert f"calibration error {scores.calibration_error:.4f}" in page
+    assert scores.calibration_error < 0.02
+    distance = matcher.distance(*(other[column] for column in test.index.T))
+    fpr = np.mean(distance[~test.same] <= distance[test.same].max())
+    precision = 0.02 / (0.02 + 0.98 * fpr)  # where all same pairs are accepted
+    assert f"{100 * precision:.0f} % at 100 %" in page
