@@ -1351,7 +1351,7 @@ class TestExport:
 
     def test_sentence_transformers(self, data, learned, folder):
         shown = run("export", learned, "-o", "new/2_Dense").stdout
-        assert shown.startswith("new/2_Dense/model.safetensors, ")
+        assert shown.startswith("Exported: new/2_Dense/model.safetensors, ")
         assert 'by the Euclidean distance (similarity_fn_name="euclidean")' in shown
         tensors = load_file("new/2_Dense/model.safetensors")
         np.testing.assert_allclose(tensors["linear.weight"], Metric.load(learned).factor.T)
@@ -1590,20 +1590,6 @@ class TestBadInput:
         for arguments in uses:
             assert refused(*arguments) == "no does not exist: make it with dualmetric fit"
         assert not left(folder)
-
-    def test_sentence_transformers(self, data, learned, folder):
-        shown = run("export", learned, "-o", "new/2_Dense").stdout
-        assert shown.startswith("new/2_Dense/model.safetensors, ")
-        assert 'by the Euclidean distance (similarity_fn_name="euclidean")' in shown
-        tensors = load_file("new/2_Dense/model.safetensors")
-        np.testing.assert_allclose(tensors["linear.weight"], Metric.load(learned).factor.T)
-        run("fit", data, "--distance", "cosine", "-o", "m")
-        assert "by the cosine" in run("export", "m", "-o", "new/2_Dense/").stdout
-
-    def test_a_file_in_place_of_the_folder(self, learned, folder):
-        (folder / "2_Dense").touch()
-        line = refused("export", learned, "-o", "2_Dense")
-        assert "2_Dense is a file, not a folder" in line
 
     def test_unknown_form(self, learned, folder):
         (folder / "a.xls").write_text("")
