@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from _common import run_parts
-from dualmetric import DuOri, DuRP, mean_average_precision
+from dualmetric import DuOri, DuRP, MetricCV, mean_average_precision
 from dualmetric.evaluation import average_precisions
 
 N_ROWS = int(os.environ.get("DEVICE_ROWS", 10_000_000))
@@ -112,6 +112,14 @@ def fit() -> Any:
     return results
 
 
+def choose() -> Any:
+    """MetricCV on the same rows: chosen and learned."""
+    X, y = made_rows(N_ROWS, 768)
+    model = MetricCV(random_state=0)
+    taken = seconds(lambda: model.fit(X, y), repeats=3)
+    return {"rows": N_ROWS, "seconds": taken, "chosen": str(model.best_estimator_)}
+
+
 def transform() -> Any:
     """The metric applied to 10,000,000 × 768, against the plain product with its factor."""
     X, y = made_rows(N_ROWS, 768)
@@ -187,6 +195,7 @@ PARTS = {
     "tests": tests,
     "same": same,
     "fit": fit,
+    "choose": choose,
     "transform": transform,
     "ranking": ranking,
     "duori": duori,

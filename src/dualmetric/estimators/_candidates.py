@@ -47,7 +47,7 @@ _PRIOR_PROJECTIONS = 300
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
 _WIDE_RANK = 100
-_STRENGTHS = (1.0, 0.6, 0.35, 0.2, 0.15, 0.1)
+_STRENGTHS = (1.0, 0.6, 0.3, 0.15)
 
 
 # settings that a RidgeMetric does not have: it is not tried where they are given
@@ -128,14 +128,15 @@ def families_of(search: Any, supervision: Supervision, n_features: int) -> list[
     return families
 
 
-def n_groups(X: Matrix, search: Any, families: Sequence[str]) -> int:
+def n_groups(field: Field) -> int:
     """How many groups `run_candidates` yields for a split, at most."""
+    search, families = field.search, field.families
     shrinkages = len(search.shrinkages or _SHRINKAGES[0])
-    lifts = len(_lifts(X, search, families))
+    lifts = len(_lifts(field.train, search, families))
     learned = shrinkages * len(search.samplers)
     return (
         1
-        + len(_prior_settings(X.shape[1], families))
+        + len(_prior_settings(field))
         + shrinkages * ("scatter" in families)
         + lifts * (("ridge" in families) + learned * ("dual" in families))
     )
@@ -211,14 +212,15 @@ def _walk(
 # --- families ------------------------------------------------------------------------------------
 
 
-def _prior_settings(n_features: int, families: Sequence[str]) -> list[dict[str, Any]]:
+def _prior_settings(field: Field) -> list[dict[str, Any]]:
     """Settings of the candidates with a prior, apart from λ."""
+    families, few = field.families, field.train.shape[1] <= _ALL_DIRECTIONS
     settings: list[dict[str, Any]] = []
     if "identity" in families:
         settings.append({"prior": "identity"})
-    if "whitening" in families and n_features <= _ALL_DIRECTIONS:
+    if "whitening" in families and few:
         settings.append({"prior": "whitening", "shrinkage": 0.9})
-    margins = [1.0] if n_features <= _ALL_DIRECTIONS else [0.4, 1.0]
+    margins = [1.0] if few or isinstance(field.split.train, Judged) else [0.4, 1.0]
     return [{**setting, "margin": margin} for setting in settings for margin in margins]
 
 
@@ -230,7 +232,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
     # the size of the correction matters, and few projections make it too large
     method: Any = DuOri if d <= _ALL_DIRECTIONS else DuRP
     training = Training(open_rows(train)[0], known, np.arange(n), train, known)
-    for setting in _prior_settings(d, field.families):
+    for setting in _prior_settings(field):
         begin = perf_counter()
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
         params["n_triplets"] = min(search.n_triplets, _PRIOR_TRIPLETS)

@@ -345,7 +345,7 @@ class MetricCV(LearnedMetricEstimator):
         callback: Callable[[int, int], object] | None,
     ) -> None:
         """Score the candidates on one split."""
-        total = n_groups(field.train, self, field.families)
+        total = n_groups(field)
         begin = perf_counter()
         for done, name in enumerate(run_candidates(field, distance), start=1):
             if self.verbose > 1:
