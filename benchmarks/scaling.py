@@ -140,6 +140,8 @@ def _reached(dask: Any, usps: Any, device: Any) -> str:
         f"| Dask: usps on a local cluster, beside the fit in memory | {usps['overhead']:+.2f} s |",
         f"| GPU: fit from {fit['rows']:,} × {WIDTH} | {fit['fit']['seconds']:.2f} s; whitened by "
         f"all rows {fit['fit, all_rows']['seconds']:.2f} s |",
+        f"| GPU: `MetricCV` on the same rows, chosen and learned | "
+        f"{_time(device['choose']['seconds'])} |",
         f"| GPU: transform of {moved['rows']:,} × {WIDTH}, beside `X @ L` | "
         f"{100 * moved['share_of_plain_speed']:.0f} % of its speed |",
         "| GPU: exact mAP of 10,000 queries against 1,000,000 × 64 | "

@@ -47,7 +47,7 @@ _PRIOR_PROJECTIONS = 300
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
 _WIDE_RANK = 100
-_STRENGTHS = (1.0, 0.6, 0.3, 0.15)
+_STRENGTHS = (1.0, 0.5, 0.25, 0.12)
 
 
 # settings that a RidgeMetric does not have: it is not tried where they are given
