@@ -1535,7 +1535,7 @@ class TestJson:
                 as_json("duplicates", "matcher.safetensors", "x.npy", "--recall", 0.5),
                 as_json("duplicates", "matcher.safetensors", "x.npy", "--threshold", 1e-9),
             ],
-            "info": [as_json("info", learned), as_json("info", "plain")],
+            "info": [as_json("info", file) for file in (learned, "plain", "matcher.safetensors")],
             "doctor": [as_json("doctor")],
         }
 

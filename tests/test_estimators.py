@@ -103,7 +103,7 @@ def test_clone_and_get_params(learner, data):
     if learner in PROJECTED:
         parameters["n_projections"] = 4
     if learner in (DuRP, DuOri):
-        parameters |= {"prior": None, "blocks": None}
+        parameters |= {"prior": None, "strength": 1.0, "blocks": None}
     model = learner(**parameters)
     assert model.get_params() == parameters
     copy = clone(model)
