@@ -232,6 +232,28 @@ def test_candidates_of_triplets_and_comparisons_are_scored_as_durp_would_be(kind
         assert results["split0_test_score"][number] == pytest.approx(expected, abs=1e-9), params
 
 
+def test_candidates_of_every_strength_are_scored_as_durp_would_be():
+    rng = np.random.default_rng(0)
+    classes = np.arange(120) % 30
+    own = sp.csr_array((np.ones(120), (np.arange(120), 5 * classes)), shape=(120, 4100))
+    X = sp.csr_array(own + sp.random(120, 4100, 0.003, format="csr", random_state=1))
+    index = rng.permutation(120 * 119 // 2)[:1500]
+    pairs = np.column_stack(np.triu_indices(120, 1))[index]
+    known = Pairs(pairs, classes[pairs[:, 0]] == classes[pairs[:, 1]])
+    search = MetricCV(n_triplets=200, random_state=0).fit(X, known)
+    part = next(known.check(120).splits(X, None, "average_precision", _seed()))
+    results = search.cv_results_
+    numbers = np.flatnonzero(results["estimator"] == "DuRP")
+    assert len({results["params"][number]["strength"] for number in numbers}) > 2
+    assert np.ptp(results["split0_test_score"][numbers]) > 0.001
+    for number in numbers[::3]:
+        params = results["params"][number]
+        model = DuRP(random_state=_seed(), **params).fit(X[part.train_rows], part.train)
+        rows = model.transform(X[part.train_rows]), model.transform(X[part.test_rows])
+        expected = part.judge(*rows).mean()
+        assert results["split0_test_score"][number] == pytest.approx(expected, abs=1e-6), params
+
+
 def make_known(kind, n=240, n_known=600, seed=1, **data):
     """Rows of `make_data`, and triplets or comparisons that agree with their classes."""
     X, y = make_data(n, **data)
