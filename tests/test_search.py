@@ -236,7 +236,7 @@ def test_candidates_of_every_strength_are_scored_as_durp_would_be():
     rng = np.random.default_rng(0)
     classes = np.arange(120) % 30
     own = sp.csr_array((np.ones(120), (np.arange(120), 5 * classes)), shape=(120, 4100))
-    X = sp.csr_array(own + sp.random(120, 4100, 0.003, format="csr", random_state=1))
+    X = sp.csr_array(own + 2.0 * sp.random(120, 4100, 0.01, random_state=1))
     index = rng.permutation(120 * 119 // 2)[:1500]
     pairs = np.column_stack(np.triu_indices(120, 1))[index]
     known = Pairs(pairs, classes[pairs[:, 0]] == classes[pairs[:, 1]])
