@@ -697,7 +697,7 @@ def test_pairs_are_scored_by_average_precision():
     pairs = Pairs(index, y[index[:, 0]] == y[index[:, 1]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search = MetricCV(random_state=0).fit(X, pairs)
+        search = MetricCV(n_triplets=5000, random_state=0).fit(X, pairs)
     assert search.scoring_ == "average_precision"
     assert search.best_score_ > search.best_plain_[1]
     assert_array_equal(fitted_again(search, X, pairs).transform(X), search.transform(X))
