@@ -1,4 +1,4 @@
-"""Where your vectors live: a learned metric in FAISS, SQLite and PostgreSQL.
+"""Vector stores: a learned metric in FAISS, SQLite and PostgreSQL.
 
 The documents are vectors of length one, as sentence encoders give them: 20 Newsgroups (512 numbers
 per message) if they are in DUALMETRIC_DATA, made vectors otherwise. Labels of the documents are
