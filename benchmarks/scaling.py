@@ -132,17 +132,18 @@ def _reached(dask: Any, usps: Any, device: Any) -> str:
     lines = [
         "| what | measured |",
         "|---|---|",
-        f"| Dask: fit beside a plain pass, `X.sum(axis=0)` | {ratios['fit']:.2f} × its time, "
-        f"{ratios['whitened']:.2f} × whitened |",
-        f"| Dask: transform beside that pass | {ratios['transform']:.2f} × its time |",
+        f"| Dask: fit, compared with a plain pass, `X.sum(axis=0)` | {ratios['fit']:.2f} × its "
+        f"time, {ratios['whitened']:.2f} × whitened |",
+        f"| Dask: transform, compared with that pass | {ratios['transform']:.2f} × its time |",
         f"| Dask: memory of a worker, of the calling process | {memory['workers_gb']:.2f} GB, "
         f"{memory['client_gb']:.2f} GB |",
-        f"| Dask: usps on a local cluster, beside the fit in memory | {usps['overhead']:+.2f} s |",
+        "| Dask: fit of usps on a local cluster, compared with the fit in memory | "
+        f"{usps['overhead']:+.2f} s |",
         f"| GPU: fit from {fit['rows']:,} × {WIDTH} | {fit['fit']['seconds']:.2f} s; whitened by "
         f"all rows {fit['fit, all_rows']['seconds']:.2f} s |",
         f"| GPU: `MetricCV` on the same rows, chosen and learned | "
         f"{_time(device['choose']['seconds'])} |",
-        f"| GPU: transform of {moved['rows']:,} × {WIDTH}, beside `X @ L` | "
+        f"| GPU: transform of {moved['rows']:,} × {WIDTH}, compared with `X @ L` | "
         f"{100 * moved['share_of_plain_speed']:.0f} % of its speed |",
         "| GPU: exact mAP of 10,000 queries against 1,000,000 × 64 | "
         f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores "
@@ -230,7 +231,7 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         "the system's cache. A hundred machines each read their own part, and the labels (8 bytes "
         f"per row: 8 GB for 10⁹) and the {MAX_ROWS:,} chosen rows reach the one that learns. On "
         "the GPU the rows are there already, and those to be transformed come in parts that fit "
-        "(10⁷ × 768 are 31 GB): how they get there was not measured, and a fit takes one array. "
+        "(10⁷ × 768 are 31 GB): the time to copy them was not measured, and a fit takes one array. "
         f"Nothing above {max(rows, device['fit']['rows']):,} rows was run."
     )
 

@@ -68,11 +68,11 @@ def speed() -> str:
     return "\n".join(
         [
             f"- A `DuRP` fit on usps takes {lda:.1f} times as long as scikit-learn's LDA.",
-            f"- Sparse {made['rows']:,} × 1,000,000, rank {made['rank']}: {made['seconds']:.0f} s "
-            f"and {made['peak_gb']:.1f} GB in all.",
-            f"- Memory-mapped 2,000,000 × 768: {mapped['fit_seconds']:.0f} s to fit, "
-            f"{mapped['transform_seconds']:.0f} s to transform, {mapped['peak_anonymous_gb']:.1f} "
-            "GB of memory.",
+            f"- A `DuRP` fit on {made['rows']:,} × 1,000,000 sparse rows, rank {made['rank']}, "
+            f"takes {made['seconds']:.0f} s and {made['peak_gb']:.1f} GB of memory, with the rows.",
+            f"- Memory-mapped 2,000,000 × 768 rows take {mapped['fit_seconds']:.0f} s to fit, "
+            f"{mapped['transform_seconds']:.0f} s to transform, and "
+            f"{mapped['peak_anonymous_gb']:.1f} GB of memory.",
         ]
     )
 

@@ -16,11 +16,12 @@ def limits() -> str:
                 f"| {name} | {part} | {seconds:.3f} | {limit:.4f} | {seconds / limit:.1f} |"
             )
     return (
-        "## Where the time of a fit goes\n\nDuRP with its defaults (ten projections, 100,000 "
-        "triplets, three epochs), from `python benchmarks/core.py parts`; `DuRP(verbose=2)` prints "
-        "the same parts of any fit. The limits: sampling, a copy of every row that is compared; "
-        "projection, one product of its size; solving, the arithmetic of its steps at the speed of "
-        "a large product on one core, which steps that wait for each other cannot reach; recovery, "
+        "## Where the time of a fit goes\n\nThese are fits of DuRP with its defaults (ten "
+        "projections, 100,000 triplets, three epochs), from `python benchmarks/core.py parts`; "
+        "`DuRP(verbose=2)` prints the same parts of any fit. Each part is compared with a limit. "
+        "For sampling it is a copy of every row that is compared; for projection, one product of "
+        "its size; for solving, the arithmetic of its steps at the speed of a large product on one "
+        "core, which cannot be reached, since each step waits for the one before it; for recovery, "
         "one product of its size and the eigenvectors.\n\n" + "\n".join(lines)
     )
 
@@ -50,7 +51,7 @@ def ideas() -> str:
                 cells.append(" / ".join(values))
             lines.append(f"| {title} | {idea} | " + " | ".join(cells) + " |")
     return (
-        "## Ideas that were tried\n\nmAP / 5-NN %, means of three seeds, from `python "
-        "benchmarks/tried.py`: the setting as it is, and what each idea adds.\n\n"
+        "## Ideas that were tried\n\nThe table has mAP / 5-NN in percent, means of three seeds, "
+        "from `python benchmarks/tried.py`: the setting as it is, and what each idea adds.\n\n"
         + "\n".join(lines)
     )

@@ -109,8 +109,8 @@ def _measured_on(found: Results) -> str:
     )
     if any(result.busy for result in everything):
         text += (
-            " Times with a tilde (~) were taken while others used the machine: they are seconds "
-            "of the processors, not of the clock."
+            " Times with a tilde (~) were taken while others used the machine: they are CPU time, "
+            "not wall-clock time."
         )
     return text
 
@@ -225,8 +225,8 @@ def _unseen_classes(found: Results) -> str:
     if not table:
         return ""
     return (
-        "## Classes never seen\n\nLearned from half the classes, judged on test rows of the other "
-        "half; methods in the order of their distance from the best.\n\n" + table
+        "## Classes never seen\n\nMethods learn from half of the classes, and are scored on test "
+        "rows of the other half. They are sorted by how far they are behind the best.\n\n" + table
     )
 
 
@@ -248,8 +248,8 @@ def _growth(found: Results) -> str:
         return ""
     header = ["growth with", "method", "from, to", "exponent", "seconds"]
     return (
-        "## Growth\n\nMade data; the exponent is that of the line through the logarithms of size "
-        "and time, so that 1 is linear.\n\n" + markdown(header, lines)
+        "## Growth\n\nThe data are made up. The exponent is the slope of a line through the "
+        "logarithms of size and time: 1 is linear.\n\n" + markdown(header, lines)
     )
 
 

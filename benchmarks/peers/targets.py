@@ -28,8 +28,8 @@ def section(found: Results) -> str:
         f"| {what} | {measured} | {verdicts[reached]} |" for what, measured, reached in lines
     )
     return (
-        "## What was to be reached\n\nTimes are compared where both were taken on the same machine "
-        "with the same number of threads, and neither or both while others used it.\n\n"
+        "## Targets\n\nTimes are compared only if both were measured on the same machine with the "
+        "same number of threads, and both or neither while others used it.\n\n"
         "| target | measured | reached |\n|---|---|---|\n" + table
     )
 
@@ -141,8 +141,8 @@ def _memory(found: Results) -> Iterator[Line]:
         if shares:
             worst = max(shares, key=lambda name: shares[name])
             yield (
-                f"{solver}: memory beside the input is at most {100 * MEMORY:.0f} % of it, on "
-                f"dense sets of {LARGE_MB:.0f} MB and more",
+                f"{solver}: memory in addition to the input is at most {100 * MEMORY:.0f} % of it, "
+                f"on dense sets of {LARGE_MB:.0f} MB and more",
                 f"on {sum(s <= MEMORY for s in shares.values())} of {len(shares)}; "
                 f"most on {worst}: {100 * shares[worst]:.0f} %",
                 max(shares.values()) <= MEMORY,
