@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import betaincc, betaincinv
+from scipy.special import betainc, betaincinv
 
 from .._types import Array
 
@@ -32,7 +32,7 @@ def chance_of_so_few(
     part of the errors, and be missing from the sample by chance.
     """
     if size <= 1.0:
-        few = betaincc(errors / effect + 1.0, np.maximum(total - errors, 1e-9) / effect, rate)
+        few = betainc(np.maximum(total - errors, 1e-9) / effect, errors / effect + 1.0, 1.0 - rate)
         return np.where(total > errors, few, 1.0)
     errors, total, effect = (
         np.asarray(each, np.float64)[..., None]
@@ -42,7 +42,7 @@ def chance_of_so_few(
     all_of_them = rate * total / (size * (1.0 - rate))
     x = all_of_them * _PARTS
     rest = np.maximum(rate - (1.0 - rate) * size * x / total, 0.0)
-    few = betaincc(errors / effect + 1.0, np.maximum(total - errors, 1e-9) / effect, rest)
+    few = betainc(np.maximum(total - errors, 1e-9) / effect, errors / effect + 1.0, 1.0 - rest)
     return np.max(np.exp(-x) * np.where(total > errors, few, 1.0), axis=-1)
 
 
