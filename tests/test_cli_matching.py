@@ -109,15 +109,15 @@ def test_info_shows_the_matcher(files):
 def test_hubs_need_more_pairs(files):
     run(*BASE)
     base = ("duplicates", "matcher.safetensors", "d.csv", "--ids", "id", "--precision", 0.985)
-    assert "close to all others may be missing" in run(*base).stdout
-    assert "without hubs, there is a threshold" in refused(*base, "--hubs")
+    assert "close to all others) may be missing" in run(*base).stdout
+    assert "Without hubs, the target can be met" in refused(*base, "--hubs")
     assert "No threshold" in run(*BASE, "--precision", 0.985, "--hubs").stdout
 
 
 def test_match_says_what_is_missing(files):
     done = run(*BASE)
     assert "No threshold: 600 labelled pairs cannot support precision ≥ 0.99" in done.stdout
-    assert "more of the same kind would be needed" in done.stdout
+    assert "more pairs of the same kind" in done.stdout
     assert Matcher.load("matcher.safetensors").metric_.n_features == 4
     # the matcher can replace the metric's own file
     run(*BASE, "-o", "m.safetensors")
@@ -213,7 +213,7 @@ def test_refusals(files):
     line = refused(*base, "--precision", 0.9, "--threshold", 1)
     assert "--threshold and --precision cannot be combined" in line
     assert "cannot support precision ≥ 0.99" in refused(*base)
-    assert "precision=1 cannot be shown" in refused(*base, "--precision", 1)
+    assert "precision=1 cannot be guaranteed" in refused(*base, "--precision", 1)
     assert "clusters must be" in refused(*base, "--threshold", 0.1, "--linkage", "single")
     assert "--texts needs --report, the page that shows them" in refused(*BASE, "--texts", "d.csv")
     assert "metric files must end in" in refused(*BASE, "-o", "m.onnx")

@@ -245,7 +245,7 @@ def test_a_refusal_says_if_hubs_are_the_reason():
     pairs = draw(np.random.default_rng(2), 1200, 10)
     found = find_threshold(pairs, "fpr", 0.02, 0.95)
     assert found.bound <= 0.02 < found.bound_with_hubs
-    with pytest.raises(NotEnoughPairsError, match="without hubs, there is a threshold"):
+    with pytest.raises(NotEnoughPairsError, match="Without hubs, the target can be met"):
         find_threshold(pairs, "fpr", 0.02, 0.95, hubs=True)
 
 
@@ -303,7 +303,7 @@ def test_too_few_pairs_say_how_many_more():
     X, pairs = things(100, 0.05)
     matcher = Matcher(Metric(None, 4)).fit(X, pairs)
     with pytest.raises(
-        NotEnoughPairsError, match=r"300 labelled pairs cannot .* more of the same"
+        NotEnoughPairsError, match=r"300 labelled pairs cannot .* more pairs of the same"
     ) as e:
         matcher.threshold(precision=0.99)
     assert isinstance(e.value, ValueError)
@@ -352,9 +352,9 @@ def test_a_metric_that_is_not_good_enough_is_told_so():
 
 def test_threshold_arguments(fitted):
     _, _, matcher = fitted
-    with pytest.raises(ValueError, match="precision=1 cannot be shown by any number of pairs"):
+    with pytest.raises(ValueError, match="precision=1 cannot be guaranteed by any number of pairs"):
         matcher.threshold(precision=1.0)
-    with pytest.raises(ValueError, match="give one of precision, recall, fpr; got precision and"):
+    with pytest.raises(ValueError, match="give only one of precision, recall, fpr; got precision and"):
         matcher.threshold(precision=0.9, recall=0.9)
     for wrong in (0, 1.5, "high", np.nan, True):
         with pytest.raises(ValueError, match="fpr must be between 0 and 1"):

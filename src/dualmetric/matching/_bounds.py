@@ -8,11 +8,11 @@ from scipy.special import betainc, betaincinv
 
 from .._types import Array
 
-_PARTS = np.linspace(0.0, 1.0, 11)  # of the errors, those made by entities that are missing
+_PARTS = np.linspace(0.0, 1.0, 11)  # shares of the errors made by entities that are missing
 
 
 def exact_upper(errors: float, total: float, confidence: float) -> float:
-    """Clopper and Pearson's upper bound of a rate; 1 where there is no evidence."""
+    """Clopper and Pearson's upper bound of a rate; 1 if there is no evidence."""
     if total <= errors:
         return 1.0
     return float(betaincinv(errors + 1.0, total - errors, confidence))
@@ -26,10 +26,10 @@ def exact_lower(hits: float, total: float, confidence: float) -> float:
 def chance_of_so_few(
     errors: Any, total: Any, rate: float, effect: Any = 1.0, size: float = 1.0
 ) -> Any:
-    """Probability that no more errors are made, if their rate is ``rate``: the largest of all ways.
+    """Largest probability of at most ``errors`` errors, if the error rate is ``rate``.
 
     ``effect`` pairs count as one. Entities that always err, with ``size`` pairs each, may make any
-    part of the errors, and be missing from the sample by chance.
+    part of the errors, and may be missing from the sample by chance.
     """
     if size <= 1.0:
         few = betainc(np.maximum(total - errors, 1e-9) / effect, errors / effect + 1.0, 1.0 - rate)
@@ -49,7 +49,7 @@ def chance_of_so_few(
 def upper_bound(
     errors: float, total: float, confidence: float, effect: float = 1.0, size: float = 1.0
 ) -> float:
-    """Smallest rate at which so few errors are too improbable; arguments as above."""
+    """Smallest rate that is ruled out by so few errors; arguments as in `chance_of_so_few`."""
     exact = exact_upper(errors / effect, total / effect, confidence)
     if size <= 1.0 or exact == 1.0:
         return exact
@@ -61,7 +61,7 @@ def upper_bound(
 
 
 def hub_size(entity: Array) -> float:
-    """w: pairs of the entity of a pair, in the mean over pairs, on the side where they are more."""
+    """w: number of pairs of an entity, averaged over pairs, for the side with the larger mean."""
     if not len(entity):
         return 1.0
     sizes, _ = _sums(np.ones(len(entity)), entity)
@@ -86,10 +86,9 @@ def _sums(values: Array, entity: Array) -> tuple[Array, Array]:
 
 
 def largest_effect(entity: Array) -> float:
-    """D: by how much pairs count too often if those that share an entity are all alike.
+    """D: the mean number of pairs that share an entity with a pair, counting the pair itself.
 
-    The mean number of pairs, with itself, that share an entity with a pair. ``entity`` is as
-    `numbered` gives it.
+    If such pairs always err together, D pairs count as one. ``entity`` is as `numbered` returns it.
     """
     if not len(entity):
         return 1.0

@@ -28,11 +28,11 @@ class MatchScores:
     n_pairs, n_same : int
         How many pairs were scored, and how many of them are the same.
     log_loss : float
-        Mean negative logarithm of the probability of what was observed.
+        Mean negative logarithm of the probability that was given to the true label.
     calibration_error : float
-        Mean difference of probability and share of same pairs, over 15 bins.
+        Mean absolute difference between the probability and the share of same pairs, over 15 bins.
     average_precision : float
-        Of the ranking of these pairs by distance.
+        Average precision of the ranking of these pairs by distance.
     """
 
     n_pairs: int
@@ -43,18 +43,23 @@ class MatchScores:
 
 
 class Calibration(NamedTuple):
-    """A probability that never rises with the distance.
+    """The probability of a match as a function of the distance, which never increases.
 
-    ``form`` is "logistic" or "squared", with the intercept of the log-odds and their slope over the
-    distance or its square in the only row of ``table``; or "isotonic", with distances and
-    probabilities between which it is linear.
+    Attributes
+    ----------
+    form : {"logistic", "squared", "isotonic"}
+        The kind of regression.
+    table : ndarray of shape (n, 2)
+        For "logistic" and "squared", one row: the intercept of the log-odds, and their slope over
+        the distance or over its square. For "isotonic", distances and probabilities, with linear
+        interpolation between them.
     """
 
     form: str
     table: Array
 
     def log_odds(self, distance: Array) -> Array:
-        """Log-odds of being the same, among pairs like the labelled ones."""
+        """Log-odds of a match at the given distances, among pairs like the labelled ones."""
         if self.form != "isotonic":
             intercept, slope = self.table[0]
             return intercept + slope * np.asarray(distance, np.float64) ** power_of(self.form)
@@ -140,9 +145,9 @@ def entity_folds(entity: Array, n_folds: int, seed: int = 0) -> Iterator[tuple[A
 def choose_calibration(
     distance: Array, same: Array, entity: Array
 ) -> tuple[Calibration, dict[str, float]]:
-    """The form with the smaller log loss on pairs of held-out entities, fitted to all pairs.
+    """The form with the smallest log loss on pairs of held-out entities, fitted to all pairs.
 
-    Logistic regression where no entities can be held out.
+    Logistic regression if no entities can be held out.
     """
     losses: dict[str, list[float]] = {form: [] for form in FORMS}
     sizes = []

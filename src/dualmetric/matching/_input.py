@@ -29,7 +29,7 @@ def metric_of(given: Any) -> Metric:
         return found
     if hasattr(given, "fit"):
         raise ValueError(
-            f"metric must be fitted: call fit of {type(given).__name__} first, with pairs other "
+            f"metric must be fitted: call fit of {type(given).__name__} first, with other pairs "
             "than these"
         )
     raise TypeError(
@@ -62,13 +62,13 @@ def labelled_pairs(metric: Metric, X: Any, y: Any, groups: Any) -> Labelled:
     named.groups = given
     pairs = named.check(n)
     if pairs.same.all():
-        raise ValueError("no pair is different: give labelled pairs of both kinds")
+        raise ValueError("no pair is different: give labelled pairs that are different, too")
     distance = distances(metric, rows, pairs.index)
     if not np.isfinite(distance).all():
         place = int(np.flatnonzero(~np.isfinite(distance))[0])
         raise ValueError(
-            f"the distance of rows {pairs.index[place].tolist()} is {distance[place]}: check these "
-            "rows"
+            f"the distance between rows {pairs.index[place].tolist()} of X is {distance[place]}: "
+            "check these rows for very large numbers"
         )
     index = pairs.index.astype(np.int64)
     entity = index if given is None else _entity_numbers(given)[index]
@@ -104,12 +104,13 @@ def distance_of(threshold: Threshold | float) -> float:
 
 
 def check_share(value: Any, name: str, n_pairs: int = 0) -> None:
-    """Refuse what is not between 0 and 1, and explain why 1 cannot be shown."""
+    """Refuse what is not between 0 and 1, and explain why 1 cannot be guaranteed."""
     if name in ("precision", "recall") and isinstance(value, Real) and value == 1.0:
         best = exact_lower(n_pairs, n_pairs, 0.95)
         raise ValueError(
-            f"{name}=1 cannot be shown by any number of pairs: even if all {n_pairs:,} were right, "
-            f"95 % confidence would support {best:.5f}. Ask for less than 1"
+            f"{name}=1 cannot be guaranteed by any number of pairs: even if all {n_pairs:,} pairs "
+            f"were right, the guarantee would be {best:.5f} with 95 % confidence. Ask for less "
+            "than 1"
         )
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
         per_cent = isinstance(value, Real) and 1.0 < float(value) < 100.0

@@ -1,60 +1,61 @@
 r"""Thresholds on the distance with a guarantee, from labelled pairs.
 
-A threshold t accepts pairs that are at most t apart. Three rates of it can be asked for: the
+A threshold t accepts pairs that are at most t apart. The guarantee is about one of three rates: the
 precision (share of the accepted pairs that are the same), the recall (share of the same pairs that
-are accepted) and the false positive rate (share of the different pairs that are accepted). Each is
-one minus an error rate, or an error rate itself, so one bound serves all three.
+are accepted) or the false positive rate (share of the different pairs that are accepted). Each is
+an error rate, or one minus an error rate, so one bound serves all three.
 
 **The bound.** Of n pairs, e are errors. The exact upper bound of Clopper and Pearson is the u with
 P(Bin(n, u) ≤ e) = δ, where 1 − δ is the confidence: the quantile 1 − δ of Beta(e + 1, n − e).
 
-**Pairs that share records** are no independent evidence. Let r_i = error_i − e/n, T_a the sum of r
-over the pairs with entity a, and T_ab that over the pairs of entities a and b, which occur in two
-of the former. The variance of the number of errors, with every covariance of pairs that share an
-entity, is then estimated by
+**Pairs that share records** are not independent evidence. Let r_i = error_i − e/n, T_a the sum of r
+over the pairs with entity a, and T_ab the sum over the pairs of entities a and b, which are counted
+in both T_a and T_b. The variance of the number of errors, with the covariance of all pairs that
+share an entity, is then estimated by
 
     V = Σ_a T_a² − Σ_{a≠b} T_ab²
 
-It is what drawing whole entities again and again would show, without the excess of weights that are
-products of two draws, which triple the variance of pairs that share nothing. V is raised by its own
-standard error. V / Σ r_i² = 1 + ρ(D − 1) defines the correlation ρ, kept between 0 and 1, where D
-is the mean number of pairs that share an entity with a pair: the value for errors that they always
-make together. The bound then counts n/(1 + ρ(D − 1)) pairs, and as large a part of the errors. Few
-errors say little about ρ, so it is found where at least 30 are made, at a looser threshold, and
-taken as 1 where there are fewer at all. For the false positive rate and the recall, whose bounds
-have no slack, it is at least what the errors at the threshold itself show.
+A bootstrap over entities would estimate the same, but its weights are products of two draws, which
+triple the variance of pairs that share nothing. V is raised by its own standard error. The
+correlation ρ is defined by V / Σ r_i² = 1 + ρ(D − 1) and kept between 0 and 1. D is the mean number
+of pairs that share an entity with a pair, so that ρ = 1 means that these pairs always err together.
+The bound then counts n/(1 + ρ(D − 1)) pairs, and the same part of the errors. Few errors say little
+about ρ, so it is measured at a looser threshold with at least 30 errors, and is 1 if there are
+fewer in all. For the false positive rate and the recall, whose bounds have no slack, ρ is at least
+what the errors at the threshold itself show.
 
 **Hubs that were not labelled.** An entity that is close to all others makes an error in each of its
 different pairs. If one entity in a hundred is such a hub, the labelled pairs of two hundred
-entities may hold none of them by chance, and their errors say nothing about hubs. So the test
-can allow for them. Say that x hubs are expected among the labelled entities, each with w pairs that
-can err: the number of such pairs of the entity of a pair, in the mean over pairs. That none was
-labelled has the probability e^(−x). They would make w·x errors more, so that a rate u leaves
+entities may contain none of them by chance, and then their errors say nothing about hubs. So the
+test can allow for them. Suppose that x hubs are expected among the labelled entities, each with w
+pairs that can err (w is the number of such pairs of an entity, averaged over pairs). The
+probability that none was labelled is e^(−x). They would add w·x errors, so that a rate u leaves
 u − (1 − u)·w·x/n for the other pairs. The rate u is ruled out if
 
     max over x ≥ 0 of  e^(−x) · P(Bin(n, u − (1 − u)·w·x/n) ≤ e)  ≤  δ
 
 For pairs that share nothing (w = 1), the maximum is at x = 0, and this is the exact bound. Without
 any error, the bound is about w·log(1/δ)/n: three hubs may be missing. Fewer pairs can never rule
-them out, since a sample without hubs looks the same whether there are some or not. By default, the
-threshold takes for granted that none are missing, and ``bound_with_hubs`` says what holds
-otherwise. With ``hubs``, that bound must meet the target.
+them out, since a sample without hubs looks the same whether hubs exist or not. By default, the
+threshold assumes that no hubs are missing, and ``bound_with_hubs`` says what holds otherwise. With
+``hubs``, that bound must meet the target.
 
-**The order of the tests** is fixed without looking at which pairs are the same, so that no
-correction for their number is needed: the first that fails ends the sequence. False positive rate
-and precision begin with the strictest threshold, the recall with the loosest. The false positive
-rate and the recall are monotone in t. For the precision, thresholds are tried that accept k pairs,
-where k grows by 5 % at a time. A single error among the closest pairs would end this sequence. So
-there are two: one from the first k that allows no error, one from the first that allows three (or
-two, or one, where same pairs are few). Each may err with probability δ/2; if all tests of the first
-pass, the second may with δ (the fallback procedure of Wiens).
+**The order of the tests** is fixed without looking at which pairs are the same, so no correction
+for their number is needed: the first test that fails ends the sequence. The tests of the false
+positive rate and of the precision begin with the strictest threshold, those of the recall with the
+loosest. The false positive rate and the recall are monotone in t. For the precision, the thresholds
+accept k pairs, where k grows by 5 % each time. A single error among the closest pairs would end
+this sequence. So there are two: one begins at the first k that allows no error, the other at the
+first k that allows three (or two, or one, if there are few same pairs). Each may err with
+probability δ/2; if the first passes all its tests, the second may err with probability δ (the
+fallback procedure of Wiens).
 
 **The share of same pairs in use** (prevalence q) may differ from that of the labelled pairs, s. The
 odds of a match at t are then those of the labelled pairs times q(1 − s)/((1 − q)s). So a precision
 π in use is a precision π′ among the labelled pairs, with odds multiplied by (1 − q)s/(q(1 − s)).
-Given how many pairs of each kind are labelled, the accepted ones are two independent binomial
-counts; given their sum, the number of errors would be binomial if both were Poisson. The counts
-vary less than that, so the bound is on the careful side.
+Given how many pairs of each kind are labelled, the numbers of accepted pairs of each kind are
+independent and binomial. If they were Poisson, the number of errors, given their sum, would be
+binomial. They vary less than that, so the bound is conservative.
 """
 
 from collections.abc import Callable, Iterator
@@ -76,24 +77,24 @@ from ._bounds import (
     upper_bound,
 )
 
-_ENOUGH = 30  # errors that tell how alike the pairs of an entity are
-_STEP = 1.05  # ratio of the numbers of accepted pairs of two thresholds
-_MOST_ERRORS = 3  # that the first threshold tried may make
-_HANDFUL = 20  # pairs that say something about what more of them would show
-_LUCK = 0.3  # of an error: as many more are likely where the best of many thresholds is looked at
-_MOST_TIMES = 100  # as many pairs as there are; what more would show is a guess
-_WITHOUT_HUBS = ". Pairs of more records help most; without hubs, there is a threshold"
+_ENOUGH = 30  # errors from which the correlation of pairs that share an entity is measured
+_STEP = 1.05  # ratio of the numbers of pairs that two successive thresholds accept
+_MOST_ERRORS = 3  # allowed at the first threshold of a sequence
+_HANDFUL = 20  # pairs are enough to guess what more of them would show
+_LUCK = 0.3  # errors added to the best of many thresholds, which was partly chosen by chance
+_MOST_TIMES = 100  # as many pairs as were given; beyond that, a forecast is a guess
+_WITHOUT_HUBS = ". Pairs of more records help most. Without hubs, the target can be met"
 RATES = ("precision", "recall", "fpr")
 
 
 class NotEnoughPairsError(ValueError):
-    """The labelled pairs cannot support the claim that was asked for.
+    """The labelled pairs cannot support the guarantee that was asked for.
 
     Attributes
     ----------
     needed : int or None
-        About how many more labelled pairs of the same kind would; None where not even 100 times
-        as many would.
+        About how many more labelled pairs of the same kind are needed; None if even 100 times as
+        many would not be enough.
     best : float
         The best value of the rate that was measured, without any guarantee.
     """
@@ -111,18 +112,21 @@ class Threshold:
     ----------
     distance : float
         Pairs that are at most this far apart are accepted.
-    target, value, confidence
-        What was asked for: "precision", "recall" or "fpr", its value, and the confidence.
+    target : {"precision", "recall", "fpr"}
+        The rate that the guarantee is about.
+    value, confidence : float
+        The value of the rate that was asked for, and the confidence.
     bound : float
-        What the rate is at least (for "fpr", at most) with this confidence.
+        With this confidence, the rate is at least this (for "fpr", at most this).
     bound_with_hubs : float
         The same, if entities that are close to all others may be missing from the labelled pairs.
     precision, recall, fpr : float
-        Estimates from the labelled pairs, without any guarantee; the precision is that in use.
+        Estimates from the labelled pairs, without any guarantee. The precision is for the
+        ``prevalence`` of the matcher, if one was given.
     accepted : int
-        Labelled pairs that are accepted.
+        Number of labelled pairs that are accepted.
     evidence : float
-        Number of independent pairs that those behind the bound count as.
+        How many independent pairs would give the same bound: fewer, if pairs share entities.
     """
 
     distance: float
@@ -147,8 +151,8 @@ class Threshold:
         beyond = (self.bound_with_hubs - self.value) * (1.0 if self.target == "fpr" else -1.0)
         if beyond > 0.0:
             text += (
-                f". If records that are close to all others may be missing from the labelled "
-                f"pairs: {self.target} {sign} {self.bound_with_hubs:.4g}"
+                f". If hubs (records that are close to all others) may be missing from the "
+                f"labelled pairs: {self.target} {sign} {self.bound_with_hubs:.4g}"
             )
         return text
 
@@ -173,8 +177,8 @@ class _Test(NamedTuple):
     accepted: int
     errors: float
     total: int
-    effect: float  # pairs that count as one
-    size: float  # pairs of a hub that may be missing
+    effect: float  # how many pairs count as one independent pair
+    size: float  # number of pairs of a hub that may be missing; 1 without hubs
 
     def passes(self, allowed: float, confidence: float) -> bool:
         """Whether an error rate of ``allowed`` can be ruled out."""
@@ -182,7 +186,7 @@ class _Test(NamedTuple):
         return bool(rare <= 1.0 - confidence)
 
     def could_pass(self, errors: int, allowed: float, confidence: float) -> bool:
-        """Whether it would pass with so many errors, were its pairs independent."""
+        """Whether it would pass with this number of errors if its pairs were independent."""
         return self._replace(errors=errors * self.effect).passes(allowed, confidence)
 
 
@@ -194,10 +198,10 @@ def find_threshold(
     prevalence: float | None = None,
     hubs: bool = False,
 ) -> Threshold:
-    """The loosest threshold (for the recall, the strictest) that meets a target.
+    """Find the loosest threshold (for the recall, the strictest) that meets a target.
 
-    Raises `NotEnoughPairsError` where there is none. ``hubs`` says whether entities that always
-    err may be missing from the pairs.
+    Raises `NotEnoughPairsError` if there is none. ``hubs`` says whether entities that always err
+    may be missing from the pairs.
     """
     pairs = pairs._replace(entity=numbered(pairs.entity))
     n, n_same = len(pairs.same), int(np.count_nonzero(pairs.same))
@@ -234,7 +238,7 @@ def find_threshold(
 def _last_passed(
     pairs: Evidence, target: str, allowed: float, confidence: float, size: float
 ) -> tuple[_Test | None, float, list[_Test]]:
-    """The last test that is passed, with which confidence, and all that were tried."""
+    """The last test that passed, its confidence, and all tests that were tried."""
     found, sure, tried, share = None, confidence, [], 0.0
     for weight, tests in _chains(pairs, target, allowed, confidence, size):
         share += weight
@@ -249,7 +253,7 @@ def _last_passed(
 
 
 def rates_at(pairs: Evidence, accepted: int, scale: float = 1.0) -> tuple[float, float, float]:
-    """Precision, recall and false positive rate of accepting so many of the closest pairs."""
+    """Precision, recall and false positive rate if the closest pairs are accepted."""
     hits = int(np.count_nonzero(pairs.same[:accepted]))
     n_same = int(np.count_nonzero(pairs.same))
     precision = shifted(hits / accepted, scale) if accepted else 1.0
@@ -265,7 +269,7 @@ def _between(distance: Array, accepted: int) -> float:
 
 
 def _ends(distance: Array, counts: Array) -> Array:
-    """Numbers of pairs, raised to the end of pairs at equal distances; ascending, each once."""
+    """Numbers of pairs, raised to include all pairs at equal distances; sorted and unique."""
     return np.unique(np.searchsorted(distance, distance[counts - 1], "right"))
 
 
@@ -288,8 +292,8 @@ def _first_errors(n_same: float, allowed: float, confidence: float, size: float)
     """Errors that the first threshold of each sequence for a precision may make.
 
     The first sequence begins where no error is allowed. A single error would end it, so a second
-    one begins where some are, if there are pairs enough. If hubs may be missing, so many pairs are
-    needed that the second alone is better.
+    one begins where some errors are allowed, if there are enough pairs. If hubs may be missing, so
+    many pairs are needed that the second sequence alone is better.
     """
     level = confidence if size > 1.0 else (1.0 + confidence) / 2.0
     for errors in range(_MOST_ERRORS, 0, -1):
@@ -301,7 +305,7 @@ def _first_errors(n_same: float, allowed: float, confidence: float, size: float)
 def _precision_tests(
     pairs: Evidence, first: int, end: int | None, allowed: float, confidence: float, size: float
 ) -> Iterator[_Test]:
-    """Accept from as many pairs as can pass with ``first`` errors, to fewer than with ``end``."""
+    """Begin with the fewest pairs that pass with ``first`` errors; stop before ``end`` would."""
     for test in _closest(pairs, fewest_pairs(allowed, confidence, first), size):
         if end is not None and test.could_pass(end, allowed, confidence):
             return
@@ -310,7 +314,7 @@ def _precision_tests(
 
 
 def _closest(pairs: Evidence, least: int, size: float) -> Iterator[_Test]:
-    """Accept at least so many pairs, then 5 % more each time."""
+    """Accept at least ``least`` pairs, then 5 % more each time."""
     n = len(pairs.same)
     if least > n:
         return
@@ -324,13 +328,13 @@ def _closest(pairs: Evidence, least: int, size: float) -> Iterator[_Test]:
 
 
 def _fpr_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
-    """Accept up to, and without, the first, second, … different pair."""
+    """Accept the pairs before the first different pair, before the second, and so on."""
     places = np.flatnonzero(~pairs.same)
     n = len(places)
     entity = pairs.entity[places]
     alike = _likeness_at(pairs, lambda e: (places, np.arange(n) < e))
     for errors in _counts(n):
-        # as many pairs as come before the next different one, and before its equals
+        # the pairs that come before the next different pair and all at the same distance
         k = len(pairs.same) if errors == n else places[errors]
         if k < len(pairs.same):
             k = int(np.searchsorted(pairs.distance, pairs.distance[k], "left"))
@@ -357,7 +361,7 @@ def _recall_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
 
 
 def _counts(n: int) -> Array:
-    """0, 1, 2, …, and larger ones 5 % apart, up to n."""
+    """0, 1, 2, … up to 20, then steps of 5 %, up to n."""
     if n <= 20:
         return np.arange(n + 1)
     steps = int(np.log(n / 20) / np.log(_STEP))
@@ -367,7 +371,7 @@ def _counts(n: int) -> Array:
 def _likeness_at(
     pairs: Evidence, part: Callable[[int], tuple[Any, Array]]
 ) -> Callable[[int, int], float]:
-    """ρ at a place, computed once; 1 where fewer than 30 errors were made."""
+    """ρ at a place, computed once; 1 if fewer than 30 errors were made."""
     known: dict[int, float] = {}
 
     def find(place: int, errors: int) -> float:
@@ -399,24 +403,24 @@ def _refusal(
     best = shifted(1.0 - min(rates), scale) if target == "precision" else 1.0 - min(rates)
     best = min(rates) if target == "fpr" else best
     asked = f"{target} {'≤' if target == 'fpr' else '≥'} {value:g}"
+    easier = f"ask for a {'higher' if target == 'fpr' else 'lower'} {target}"
     message = (
         f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence: "
         f"the best that was measured is {best:.4g}"
     )
     if factor > _MOST_TIMES:
         few = "More pairs" if factor == np.inf else f"Even {_MOST_TIMES} times as many pairs"
-        message += f". {few} would not help: use a better metric, or ask for less"
+        message += f". {few} would not help: use a better metric, or {easier}"
         return NotEnoughPairsError(message, None, best)
     needed = _rounded_up((factor - 1.0) * n)
     message += (
-        f", on too few pairs. About {needed:,} more of the same kind would be needed, or ask for "
-        "less"
+        f", on too few pairs. Label about {needed:,} more pairs of the same kind, or {easier}"
     )
     return NotEnoughPairsError(message, needed, best)
 
 
 def _rounded_up(number: float) -> int:
-    """To two digits: more are not known."""
+    """Round up to two digits; the estimate is not more precise."""
     unit = 10 ** max(0, int(np.log10(max(number, 1.0))) - 1)
     return int(np.ceil(number / unit)) * unit
 
@@ -424,7 +428,7 @@ def _rounded_up(number: float) -> int:
 def _needed_factor(
     tests: list[_Test], allowed: float, confidence: float, n_same: int, more: float
 ) -> float:
-    """How many times the pairs would do, were they all like these; infinite where none would."""
+    """How many times as many pairs like these are needed; infinite if more do not help."""
     tests = [test._replace(errors=test.errors + more) for test in tests]
     hopeful = [test for test in tests if test.errors / test.total < allowed]
     if not hopeful:

@@ -14,8 +14,8 @@ from .._validation import warn
 from ._thresholds import Threshold
 
 LINKAGES = ("components", "complete")
-_MOST_PAIRS = 20_000  # of a cluster that are looked at; of larger ones, so many at random
-_LARGEST = 10_000  # rows of a component that complete linkage is found for
+_MOST_PAIRS = 20_000  # looked at in each cluster; chosen at random if it has more
+_LARGEST = 10_000  # rows of a component that complete linkage can split
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,21 +27,22 @@ class Duplicates:
     pairs : ndarray of shape (n_pairs, 2)
         Row numbers of pairs that are close enough, the smaller one first.
     distance, probability : ndarray of shape (n_pairs,)
-        Their distances, and how probable it is that they are the same.
+        The distance of each pair, and the probability that it is the same.
     cluster : ndarray of shape (n_rows,)
-        The number of each row's cluster, from 0; rows without duplicates are alone in theirs.
+        The number of each row's cluster, from 0. A row without duplicates is a cluster of its own.
     cluster_probability : ndarray of shape (n_clusters,)
-        Mean probability of all pairs of rows in each cluster, also of those that are not close;
-        NaN for rows that are alone.
+        Mean probability of all pairs of rows in each cluster, including those that are not close;
+        NaN for clusters of one row.
     pair_precision : float
-        Estimated share of the pairs that are the same: their mean probability. NaN without pairs.
+        Estimated share of the pairs that are the same: their mean probability. NaN if there are
+        no pairs.
     cluster_precision : float
-        The same for all pairs of rows that are in one cluster. It is lower where chains of pairs
+        The same for all pairs of rows that are in one cluster. It is lower if chains of pairs
         join rows that are far apart.
     threshold : Threshold or float
-        What was accepted.
+        The threshold that was used.
     n_full : int
-        Rows that had as many close neighbours as were looked for (``k``), and may have more.
+        Number of rows with ``k`` close neighbours, which may have more.
     """
 
     pairs: Array
@@ -113,9 +114,9 @@ def pair_distances(vectors: Any, index: Array) -> Array:
 
 
 def pairs_within(cluster: Array, seed: int = 0) -> tuple[Array, Array, Array]:
-    """Pairs of rows in one cluster: row numbers, number of the cluster, and how many each is for.
+    """Pairs of rows in one cluster: row numbers, number of the cluster, and weight.
 
-    Of a cluster with more than 20,000 pairs, so many are drawn at random.
+    If a cluster has more than 20,000 pairs, 20,000 are drawn at random, with a higher weight.
     """
     rng = np.random.default_rng(seed)
     sizes = np.bincount(cluster)
@@ -152,13 +153,14 @@ def vectors_of(metric: Any, X: Any) -> Any:
 
 
 def warn_of_other_pairs(threshold: Threshold | float, probability: Array) -> None:
-    """Warn where the pairs found are less alike than those that the threshold was promised for."""
+    """Warn if fewer of the pairs found are the same than the threshold promises."""
     if not isinstance(threshold, Threshold) or threshold.target != "precision":
         return
     if len(probability) and 1.0 - probability.mean() > 2.0 * (1.0 - threshold.value):
         warn(
             f"the threshold promises a precision of {threshold.value:g} for pairs like the "
-            f"labelled ones, but the pairs found have a mean probability of "
-            f"{probability.mean():.3g}: among all pairs of rows, fewer are the same. Label pairs "
-            "that duplicates returns, or give prevalence to fit"
+            f"labelled ones, but the pairs found have a mean probability of only "
+            f"{probability.mean():.3g}, because fewer of all pairs of rows are the same. Label "
+            "pairs that duplicates returns, or fit the matcher with prevalence, the share of same "
+            "pairs among all"
         )

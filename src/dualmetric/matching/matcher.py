@@ -1,4 +1,4 @@
-"""Matcher: whether two rows are the same, with a probability and thresholds that hold."""
+"""Matcher: whether two rows are the same, with probabilities and guaranteed thresholds."""
 
 import os
 from typing import Any, NamedTuple, Self
@@ -31,7 +31,7 @@ from .duplicates import (
 
 
 class Band(NamedTuple):
-    """Pairs that a person should look at: neither surely the same nor surely different.
+    """The band of distances in which a person should decide whether a pair is the same.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Band(NamedTuple):
     different : Threshold
         Pairs beyond this distance are rejected without review.
     share : float
-        Share of pairs like the labelled ones between the two; with ``prevalence``, as in use.
+        Estimated share of the pairs in use that lie between the two.
     """
 
     same: Threshold
@@ -51,8 +51,9 @@ class Band(NamedTuple):
 class Matcher(BaseEstimator):
     """Decide whether two rows are the same, from their distance.
 
-    It is fitted to labelled pairs that the metric was *not* learned from: pairs that were learned
-    from are closer together than others, so probabilities and guarantees would be too good.
+    A matcher turns distances into probabilities of a match, and finds thresholds with a guarantee.
+    Fit it to labelled pairs that the metric was *not* learned from. In the pairs that a metric was
+    learned from, same pairs are closer than in others, so the results would be too optimistic.
 
     Parameters
     ----------
@@ -60,23 +61,27 @@ class Matcher(BaseEstimator):
         The distance. It is used as it is, and not learned again.
     calibration : {"auto", "logistic", "squared", "isotonic"}, default="auto"
         How the distance becomes a probability: by logistic regression of the distance or of its
-        square, or by isotonic regression. "auto" takes the one with the smallest log loss on pairs
-        of held-out entities.
+        square, or by isotonic regression. "auto" chooses the one with the smallest log loss on
+        pairs of held-out entities.
 
     Attributes
     ----------
     metric_ : Metric
         The metric that was used.
     calibration_ : dualmetric.matching.Calibration
-        The form and its numbers.
+        The fitted function from distance to probability.
     log_loss_ : dict
-        Held-out log loss of each form that was tried.
+        Held-out log loss of each kind of regression; empty unless ``calibration="auto"``.
     pairs_ : dualmetric.matching.Evidence
         Distance, label and entities of each labelled pair, the closest first.
     prevalence_ : float or None
-        The share of same pairs in use that was given.
+        The ``prevalence`` given to ``fit``.
     has_groups_ : bool
-        Whether entities were given; otherwise each row is one.
+        Whether entities were given to ``fit``; otherwise each row is an entity of its own.
+    odds_scale_ : float
+        The odds of a match in use, divided by those among the labelled pairs.
+    n_features_in_ : int
+        Number of features of the metric.
 
     Examples
     --------
@@ -106,19 +111,22 @@ class Matcher(BaseEstimator):
         X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
             Rows in the features of the metric.
         y : Pairs
-            Pairs of both kinds, drawn as those in use will be. Repeated pairs count once, pairs
-            that are given as both are left out with a warning, and weights are not used.
+            Labelled pairs, both same and different. They should be drawn in the same way as the
+            pairs in use, to which the matcher will be applied. A repeated pair counts once. A pair
+            that is given both as same and as different is left out, with a warning. Weights are
+            not used.
         groups : array-like of shape (n_rows,), optional
-            The entity of each row; by default that of ``y``, or else each row is an entity. Pairs
-            that share an entity are not independent evidence.
+            The entity of each row. Pairs that share an entity are not independent evidence. By
+            default ``y.groups``; without these, each row is an entity of its own.
         prevalence : float, optional
-            Share of same pairs among those in use, where it differs from that among the labelled
-            pairs. Distances of same and of different pairs are taken to be distributed alike in
-            both.
+            Share of same pairs among the pairs in use, if it differs from the share among the
+            labelled pairs. Apart from that, the distances of same pairs are assumed to have the
+            same distribution in both, and so are those of different pairs.
 
         Returns
         -------
         self
+            The fitted matcher.
         """
         metric = metric_of(self.metric)
         if self.calibration not in ("auto", *FORMS):
@@ -148,26 +156,64 @@ class Matcher(BaseEstimator):
         return self
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B."""
-        self._check()
-        return np.asarray(to_numpy(self.metric_.distance(A, B)), dtype=np.float64)
-
-    def decision_function(self, A: Any, B: Any) -> Array:
-        """Log-odds of each row of A and the same row of B being the same, in use."""
-        return self.log_odds(self.distance(A, B))
-
-    def log_odds(self, distance: Any) -> Array:
-        """Log-odds of pairs at these distances being the same, in use."""
-        self._check()
-        return self.calibration_.log_odds(np.asarray(distance)) + np.log(self.odds_scale_)
-
-    def predict_proba(self, A: Any, B: Any) -> Array:
-        """Probability of being different (first column) and of being the same (second).
+        """Distance between each row of A and the same row of B.
 
         Parameters
         ----------
         A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
-            Rows that are compared one by one.
+            Each row of A is compared with the same row of B.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Distances.
+        """
+        self._check()
+        return np.asarray(to_numpy(self.metric_.distance(A, B)), dtype=np.float64)
+
+    def decision_function(self, A: Any, B: Any) -> Array:
+        """Log-odds of a match between each row of A and the same row of B.
+
+        Parameters
+        ----------
+        A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
+            Each row of A is compared with the same row of B.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Logarithm of the odds in use; above 0, a match is more likely than not.
+        """
+        return self.log_odds(self.distance(A, B))
+
+    def log_odds(self, distance: Any) -> Array:
+        """Log-odds of a match for pairs at the given distances.
+
+        Parameters
+        ----------
+        distance : array-like of shape (n_pairs,)
+            Distances by the metric of this matcher.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs,)
+            Logarithm of the odds in use.
+        """
+        self._check()
+        return self.calibration_.log_odds(np.asarray(distance)) + np.log(self.odds_scale_)
+
+    def predict_proba(self, A: Any, B: Any) -> Array:
+        """Probability of a match between each row of A and the same row of B.
+
+        Parameters
+        ----------
+        A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
+            Each row of A is compared with the same row of B.
+
+        Returns
+        -------
+        ndarray of shape (n_pairs, 2)
+            Probability that the rows are different (first column) or the same (second column).
         """
         same = expit(self.decision_function(A, B))
         return np.column_stack([1.0 - same, same])
@@ -175,7 +221,18 @@ class Matcher(BaseEstimator):
     def predict(self, A: Any, B: Any, threshold: Threshold | float | None = None) -> Array:
         """Whether each row of A and the same row of B are the same.
 
-        With a threshold, those at most so far apart; else those whose probability is at least ½.
+        Parameters
+        ----------
+        A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
+            Each row of A is compared with the same row of B.
+        threshold : Threshold or float, optional
+            Rows up to this distance are the same. By default, rows are the same if the probability
+            of a match is at least ½.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_pairs,)
+            True for rows that are the same.
         """
         distance = self.distance(A, B)
         if threshold is None:
@@ -196,18 +253,20 @@ class Matcher(BaseEstimator):
         Parameters
         ----------
         precision, recall, fpr : float, optional
-            Exactly one; by default ``precision=0.99``. At least this share of the accepted pairs is
-            the same; at least this share of the same pairs is accepted; at most this share of the
-            different pairs is accepted. The threshold is the loosest that is known to do so (for
-            the recall, the strictest).
+            The rate to guarantee. Give only one of them; without any, ``precision=0.99`` is used.
+            ``precision``: at least this share of the accepted pairs is the same. ``recall``: at
+            least this share of the same pairs is accepted. ``fpr``: at most this share of the
+            different pairs is accepted. The result is the loosest threshold that is known to meet
+            the target (for ``recall``, the strictest).
         confidence : float, default=0.95
-            Over many draws of labelled pairs, at least this share of thresholds keeps what it
-            promises, for pairs that are drawn as the labelled ones were (with ``prevalence``, of
-            either kind).
+            If labelled pairs were drawn many times, at least this share of the thresholds would
+            keep the guarantee. It holds for pairs in use that are drawn as the labelled pairs were
+            (with ``prevalence``, as the labelled pairs of each kind were).
         hubs : bool, default=False
-            Whether to allow for entities that are close to all others, none of which was labelled
-            by chance. It matters where entities have several labelled pairs each, and then needs
-            more pairs. Without it, ``bound_with_hubs`` of the result says what would hold.
+            Whether to allow for hubs: entities that are close to all others. By chance, the
+            labelled pairs may contain none of them. This matters if entities have several labelled
+            pairs each; more pairs are then needed. With False, ``bound_with_hubs`` of the result
+            says what would be guaranteed if hubs are missing.
 
         Returns
         -------
@@ -217,8 +276,20 @@ class Matcher(BaseEstimator):
         Raises
         ------
         NotEnoughPairsError
-            Where the labelled pairs cannot support the claim. It says how many more would be
-            needed.
+            If the labelled pairs cannot support the guarantee. The error says about how many more
+            are needed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualmetric import Matcher, Metric, Pairs
+        >>> X = np.r_[np.arange(0.0, 400.0), np.arange(0.1, 400.0)].reshape(-1, 1)
+        >>> i = np.arange(400)
+        >>> index = np.vstack([np.c_[i, 400 + i], np.c_[i, 400 + (i + 1) % 400]])
+        >>> matcher = Matcher(Metric(None, 1)).fit(X, Pairs(index, np.repeat([True, False], 400)))
+        >>> found = matcher.threshold(recall=0.9)
+        >>> matcher.predict(X[:2], X[400:402], threshold=found)
+        array([ True,  True])
         """
         self._check()
         given = {"precision": precision, "recall": recall, "fpr": fpr}
@@ -227,8 +298,8 @@ class Matcher(BaseEstimator):
             asked = {"precision": 0.99}
         if len(asked) > 1:
             raise ValueError(
-                f"give one of {', '.join(RATES)}; got {' and '.join(asked)}: for two thresholds, "
-                "use review_band"
+                f"give only one of {', '.join(RATES)}; got {' and '.join(asked)}. For two "
+                "thresholds, use review_band"
             )
         ((target, value),) = asked.items()
         check_share(value, target, len(self.pairs_.same))
@@ -243,11 +314,28 @@ class Matcher(BaseEstimator):
         confidence: float = 0.95,
         hubs: bool = False,
     ) -> Band:
-        """Two thresholds: surely the same, surely different, and between them pairs to look at.
+        """Two thresholds, to accept and to reject pairs; a person reviews those between them.
 
-        Up to the first, at least ``precision`` of the pairs are the same. Beyond the second lie at
-        most 1 − ``recall`` of the same pairs. Each holds with this confidence; ``hubs`` is as in
-        `threshold`.
+        Parameters
+        ----------
+        precision : float, default=0.99
+            At least this share of the pairs up to the first threshold is the same.
+        recall : float, default=0.99
+            At least this share of the same pairs lies within the second threshold.
+        confidence : float, default=0.95
+            Confidence of each of the two guarantees.
+        hubs : bool, default=False
+            As in `threshold`.
+
+        Returns
+        -------
+        Band
+            Both thresholds, and the estimated share of the pairs between them.
+
+        Raises
+        ------
+        NotEnoughPairsError
+            If the labelled pairs cannot support one of the guarantees.
         """
         same = self.threshold(precision=precision, confidence=confidence, hubs=hubs)
         different = self.threshold(recall=recall, confidence=confidence, hubs=hubs)
@@ -259,25 +347,40 @@ class Matcher(BaseEstimator):
         return Band(same, different, q * share + (1.0 - q) * other)
 
     def worth_labelling(self, X: Any, index: Any, band: Band | None = None, n: int = 20) -> Array:
-        """Places of the pairs that are most worth labelling next, the first one most.
+        """Choose the pairs that are most worth labelling next.
 
-        They are those in the review band whose probability is nearest to ½. Pairs that share a row
-        with one chosen already come after all others, since they say less.
+        These are the pairs in the review band whose probability is nearest to ½. A pair that shares
+        a row with a pair chosen before says less, so it comes after all others.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
+            Rows in the features of the metric.
         index : array-like of shape (n_pairs, 2)
             Row numbers of pairs without a label, such as ``duplicates(X, …).pairs``.
         band : Band, optional
-            As `review_band` gives it; None considers all pairs.
+            The result of `review_band`. By default, all pairs are considered.
         n : int, default=20
-            How many.
+            How many pairs to choose, at most.
+
+        Returns
+        -------
+        ndarray of int of shape (n_chosen,)
+            Positions in ``index``, the pair that is most worth labelling first.
         """
         self._check()
         check_whole(n, "n")
         rows = self.metric_.open_rows(X)
-        index = np.asarray(index, dtype=np.int64).reshape(-1, 2)
+        index = np.asarray(index, dtype=np.int64)
+        if index.size and (index.ndim != 2 or index.shape[1] != 2):
+            raise ValueError(
+                f"index must be an (N, 2) array of row numbers (a, b); got shape {index.shape}"
+            )
+        if band is not None and not isinstance(band, Band):
+            raise TypeError(
+                f"band must be a Band, as review_band returns it, or None; got {band!r}"
+            )
+        index = index.reshape(-1, 2)
         distance = distances(self.metric_, rows, index)
         places = np.arange(len(index))
         if band is not None:
@@ -305,11 +408,12 @@ class Matcher(BaseEstimator):
     ) -> Duplicates:
         """Find rows of X that are the same.
 
-        All rows are compared with all others, exactly, in blocks of bounded memory: the transformed
-        rows, and at most k pairs per row, are held.
+        Each row is compared exactly with all others, in blocks. Memory holds the transformed rows
+        and at most k pairs per row.
 
-        Guarantees of a threshold are about pairs drawn as the labelled ones. Among all pairs of
-        rows, far fewer are the same: label pairs that this method returns, or give ``prevalence``.
+        The guarantee of a threshold is about pairs that are drawn as the labelled pairs were. Among
+        all pairs of rows, the share of same pairs is usually far smaller. So label pairs that this
+        method returns, or give ``prevalence`` to `fit`.
 
         Parameters
         ----------
@@ -318,10 +422,10 @@ class Matcher(BaseEstimator):
         threshold : Threshold or float, optional
             Largest distance of duplicates; by default ``threshold(precision=0.99)``.
         k : int, default=10
-            Pairs are kept that are among the k nearest of one of their rows.
+            A pair is kept if one of its rows is among the k nearest rows of the other.
         clusters : {"components", "complete"}, default="components"
-            "components" joins rows that a chain of pairs connects; "complete" only rows that are
-            all within the threshold of each other.
+            "components" joins rows that are connected by a chain of pairs. "complete" joins rows
+            only if all of them are within the threshold of each other.
 
         Returns
         -------
@@ -359,14 +463,25 @@ class Matcher(BaseEstimator):
         )
 
     def evaluate(self, X: Any, y: Any, groups: Any = None) -> MatchScores:
-        """Score probabilities on other pairs.
+        """Score the probabilities on pairs that the matcher was not fitted to.
+
+        If ``prevalence`` was given to `fit`, same and different pairs are weighted so that the
+        scores are those in use.
 
         Parameters
         ----------
-        X, y, groups
-            As in `fit`. Where groups were given to both, entities that were fitted to are refused.
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
+            Rows in the features of the metric.
+        y : Pairs
+            Labelled pairs, both same and different.
+        groups : array-like of shape (n_rows,), optional
+            The entity of each row, as in `fit`. If groups were given to `fit` too, an entity that
+            occurs in both is an error.
 
-        With ``prevalence``, same and different pairs are weighted so that scores are those in use.
+        Returns
+        -------
+        MatchScores
+            Log loss, calibration error and average precision.
         """
         self._check()
         found = labelled_pairs(self.metric_, X, y, groups)
@@ -376,13 +491,19 @@ class Matcher(BaseEstimator):
             if len(known):
                 raise ValueError(
                     f"{len(known):,} of {len(np.unique(entity)):,} entities of these pairs are "
-                    "among those that the matcher was fitted to: their scores would be too good. "
-                    "Split pairs by entity"
+                    "among those that the matcher was fitted to, so the scores would be too "
+                    "optimistic: split pairs by entity"
                 )
         return _calibration.scores_of(self.log_odds(distance), distance, same, self.prevalence_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write metric and matcher to one safetensors file, which `Metric.load` reads, too."""
+        """Write metric and matcher to one safetensors file, which `Metric.load` can also read.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write; its folder must exist.
+        """
         self._check()
         calibration = self.calibration_
         described = {
@@ -397,11 +518,22 @@ class Matcher(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Matcher":
-        """Read a matcher from a file that `save` wrote. Nothing in the file is executed."""
+        """Read a matcher from a file that `save` wrote. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that `save` or ``dualmetric match`` wrote.
+
+        Returns
+        -------
+        Matcher
+            The fitted matcher.
+        """
         metric, part = metric_file.load_with_matching(path, Metric)
         if part is None:
             raise ValueError(
-                f"{path} holds a metric without a matcher: fit one to labelled pairs, with "
+                f"{path} holds a metric without a matcher: fit a matcher to labelled pairs, with "
                 "Matcher(metric).fit or dualmetric match"
             )
         described, arrays = part
@@ -416,7 +548,7 @@ class Matcher(BaseEstimator):
 
     @property
     def odds_scale_(self) -> float:
-        """Odds of a match in use, over those among the labelled pairs."""
+        """Odds of a match in use, divided by those among the labelled pairs."""
         return odds_scale(self.prevalence_, float(np.mean(self.pairs_.same)))
 
     def _check(self) -> None:
@@ -424,6 +556,6 @@ class Matcher(BaseEstimator):
         check_is_fitted(self, "pairs_")
         if metric_of(self.metric) is not self.metric_:
             raise ValueError(
-                "the metric was fitted again after this matcher: its distances have another "
-                "meaning now. Fit the matcher again"
+                "the metric was fitted again after this matcher, so its distances have changed: "
+                "fit the matcher again"
             )
