@@ -1171,7 +1171,7 @@ class TestNeighbors:
 
     def test_what_it_prints(self, data, learned):
         shown = run("neighbors", learned, data, "--query", 7, "-k", 3).stdout
-        assert shown.startswith("Row 7: green\n")
+        assert shown.startswith("Row 7, label green\n")
         assert "plain Euclidean" in shown
         assert "✓ green" in shown
         assert len(re.findall(r"^│ [123] ", shown, re.M)) == 3
@@ -1203,8 +1203,10 @@ class TestNeighbors:
     def test_control_characters_of_labels_are_not_printed(self, learned):
         X, y = make_rows(30)
         np.savez("a.npz", X=X, y=np.array(["a\x1b[31m", "b", "c"])[y])
-        assert run("neighbors", learned, "a.npz", "--query", 0).stdout.startswith("Row 0: a[31m\n")
-        assert run("explain", learned, "a.npz", 0, 1).stdout.startswith("Row 0: a[31m\n")
+        assert run("neighbors", learned, "a.npz", "--query", 0).stdout.startswith(
+            "Row 0, label a[31m\n"
+        )
+        assert run("explain", learned, "a.npz", 0, 1).stdout.startswith("Row 0, label a[31m\n")
 
     def test_wrong_rows(self, data, learned):
         line = refused("neighbors", learned, data, "--query", 300)
@@ -1229,7 +1231,7 @@ class TestExplain:
     def test_names(self, data, learned, folder):
         (folder / "names.txt").write_text("".join(f"[red]word {n}\n" for n in range(6)))
         shown = run("explain", learned, data, 3, 10, "--names", "names.txt").stdout
-        assert shown.startswith("Row 3: red\nRow 10: green\n")
+        assert shown.startswith("Row 3, label red\nRow 10, label green\n")
         assert "[red]word 0" in shown
         (folder / "names.txt").write_text("one\n")
         line = refused("explain", learned, data, 3, 10, "--names", "names.txt")

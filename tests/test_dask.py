@@ -413,7 +413,7 @@ def test_wrong_frames():
     D = dd.from_pandas(table, npartitions=3)
     with pytest.raises(ValueError, match=r"y = 'class' is not a column of X, .* 'f0', .* more"):
         DuRP(**FEW).fit(D, "class")
-    with pytest.raises(ValueError, match="'label' hold no numbers"):
+    with pytest.raises(ValueError, match="'label' holds no numbers"):
         DuRP(**FEW).fit(D, y)
     model = DuRP(**FEW).fit(D, "label")
     with pytest.raises(ValueError, match="X has no column 'f3'"):

@@ -1280,7 +1280,7 @@ def test_frames_without_the_names_of_the_metric(library, data):
 def test_columns_of_text_are_refused_by_name(data):
     X, y = data
     frame = pd.DataFrame(renamed(X)).assign(kind=np.array(["ant", "bee", "cat"])[y])
-    with pytest.raises(ValueError, match="of which 'kind' hold no numbers"):
+    with pytest.raises(ValueError, match="but 'kind' holds no numbers"):
         DuRP(**FEW).fit(frame, y)
 
 

@@ -206,8 +206,8 @@ ROW = np.ones(D)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"a": np.ones((2, D))}, "a must be a single row; got 2"),
-        ({"b": sp.csr_array((3, D))}, "b must be a single row; got 3"),
+        ({"a": np.ones((2, D))}, "a must be a single row; got 2 rows"),
+        ({"b": sp.csr_array((3, D))}, "b must be a single row; got 3 rows"),
         ({"a": np.ones(D - 1)}, "a has 5 features, but this metric is expecting 6"),
         ({"b": np.full(D, np.nan)}, "Input b contains NaN"),
         ({"a": 1.0}, "Expected 2D array"),

@@ -478,7 +478,7 @@ class TestFinding11Leaks:
         with pytest.warns(UserWarning, match="X: column 'Unnamed: 0' counts the rows"):
             learner("DuRP").fit(frame, Y)
         frame["text"] = "red"
-        with pytest.raises(ValueError, match="'text' hold no numbers"):
+        with pytest.raises(ValueError, match="'text' holds no numbers"):
             learner("DuRP").fit(frame, Y)
 
     @pytest.mark.parametrize("form", ["csv", "npz", "parquet"])

@@ -531,7 +531,7 @@ def test_commands(name, run, tmp_path, monkeypatch):
     for out in ("v.npy", "v.parquet", "v.csv"):
         done = run("transform", "m", name, "-o", out)
         assert done.output.startswith(f"Vectors: {out}, ")
-        assert f"300 rows of {found.rank} numbers" in done.output
+        assert f"300 rows × {found.rank} columns" in done.output
         rows = read_rows(out)
         assert_allclose(rows.X[:], expected.transform(X), atol=1e-5)
         if out != "v.npy":

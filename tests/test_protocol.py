@@ -65,7 +65,7 @@ def test_refusals():
         verification_by_entity(X, pairs, n_folds=1)
     with pytest.raises(ValueError, match="far must hold rates above 0"):
         verification_by_entity(X, pairs, far=0)
-    with pytest.raises(ValueError, match="fewer than two parts"):
+    with pytest.raises(ValueError, match="fewer than two folds"):
         verification_by_entity(X, Pairs([[0, 1], [0, 2]], [True, False]))
     with pytest.raises(TypeError, match="pairs must be Pairs"):
         verification_by_entity(X, [[0, 1]])

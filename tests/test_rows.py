@@ -304,7 +304,7 @@ def test_wrong_frames(make):
     _, made = table()
     with pytest.raises(ValueError, match=r"y = 'class' is not a column of X, .* 'f0', .* more"):
         open_rows(make(made), "class")
-    with pytest.raises(ValueError, match="'label' hold no numbers"):
+    with pytest.raises(ValueError, match="'label' holds no numbers"):
         open_rows(make(made))
     with pytest.raises(ValueError, match=r"X has no column 'q', .* learned from"):
         open_rows(make(made), names=("f0", "q"))
@@ -314,7 +314,7 @@ def test_wrong_frames(make):
     with pytest.raises(ValueError, match="Input X contains NaN"):
         open_rows(make(made), "label")
     day = made[["f0"]].assign(day=pd.Timestamp("2020-01-01"))
-    with pytest.raises(ValueError, match="'day' hold no numbers"):
+    with pytest.raises(ValueError, match="'day' holds no numbers"):
         open_rows(make(day))
 
 
@@ -366,7 +366,7 @@ def test_a_column_of_vectors(make, dtype):
         assert rows.names is None
         assert rows.dtype == dtype
         assert_array_equal(rows.take(), X)
-    with pytest.raises(ValueError, match=r"'v' hold no numbers|column 'v' of X holds something"):
+    with pytest.raises(ValueError, match=r"'v' holds no numbers|column 'v' of X holds something"):
         open_rows(made)
 
 

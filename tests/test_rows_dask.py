@@ -344,7 +344,7 @@ def test_a_column_of_vectors(vectors, options, dtype):
         Z = rows_of(other, width=12).map(doubled, 2)
         assert Z.dtype == dtype
         assert_array_equal(Z.compute(), 2 * X[:, :2])
-    with pytest.raises(ValueError, match="'v' hold no numbers"):
+    with pytest.raises(ValueError, match="'v' holds no numbers"):
         open_rows(D, y)
 
 
@@ -374,7 +374,7 @@ def test_wrong_frames():
     D = dd.from_pandas(table, npartitions=3)
     with pytest.raises(ValueError, match=r"y = 'class' is not a column of X, .* 'f0', .* more"):
         open_rows(D, "class")
-    with pytest.raises(ValueError, match="'label' hold no numbers"):
+    with pytest.raises(ValueError, match="'label' holds no numbers"):
         open_rows(D, y)
     with pytest.raises(ValueError, match="X has no column 'f3'"):
         open_rows(D.drop(columns="f3"), names=[f"f{i}" for i in range(12)])
@@ -392,7 +392,7 @@ def test_wrong_frames():
     text = pd.DataFrame({"a": np.array(["x"] * 6, object)})
     with (
         dask.config.set({"dataframe.convert-string": False}),
-        pytest.raises(ValueError, match="'a' hold no numbers"),
+        pytest.raises(ValueError, match="'a' holds no numbers"),
     ):
         open_rows(dd.from_pandas(text, npartitions=2))
 

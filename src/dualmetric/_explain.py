@@ -96,7 +96,7 @@ def _row(metric: Any, row: Any, name: str) -> Array:
         row = (row if hasattr(row, "reshape") else np.asarray(row)).reshape(1, -1)
     rows = metric.open_rows(row, name)
     if rows.shape[0] != 1:
-        raise ValueError(f"{name} must be a single row; got {rows.shape[0]}")
+        raise ValueError(f"{name} must be a single row; got {rows.shape[0]} rows")
     return ops.to_dense(metric.first.weighted(rows.take().astype(np.float64)))[0]
 
 

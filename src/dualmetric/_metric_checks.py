@@ -97,13 +97,18 @@ def as_blocks(blocks: Any, n_features: int, lift: Lift | None) -> Blocks:
 
 
 def as_scale(scale: Any, first: Any) -> Array:
-    """Numbers above 0, one per feature, that the first step of a metric can be given."""
+    """Scale as a vector of numbers above 0, if the first step of the metric can take one."""
     size = first.n_features
     scale = _as_vector(scale, "scale", size, f"over {size} features")
     if not (scale > 0).all():
-        raise ValueError("the scale of features must be above 0")
+        place = int(np.argmin(scale > 0))
+        raise ValueError(
+            f"each number in scale must be above 0; got {scale[place]:g} for feature {place}"
+        )
     if first.idf is not None or first.blocks is not None:
-        raise ValueError("this metric weighs features already: scale the rows themselves")
+        raise ValueError(
+            "this metric weighs features already (by tf-idf or blocks): scale the rows instead"
+        )
     return scale
 
 
@@ -126,7 +131,7 @@ def as_width(
         if lift is not None:
             n_features = lift.landmarks.shape[1]
         elif factor is None:
-            raise ValueError("a metric without a factor needs n_features, the width of rows")
+            raise ValueError("a metric without a factor needs n_features: give it")
         else:
             n_features = factor.shape[0] if factor.ndim else 1
     check_whole(n_features, "n_features")

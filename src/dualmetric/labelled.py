@@ -41,8 +41,8 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     Warns
     -----
     UserWarning
-        If classes have a single row. Such rows have nothing to find and are left out as queries;
-        they stay among the rows that the others rank.
+        If classes have a single row. There is nothing to find for such rows, so they are left out
+        as queries. They stay among the rows that are ranked for the others.
 
     See Also
     --------
@@ -59,8 +59,8 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     alone = np.isnan(precisions)
     if alone.any():
         warn(
-            f"{alone.sum()} of {len(alone)} rows are the only row of their class: they have "
-            "nothing to find and are left out of the mean average precision as queries",
+            f"{alone.sum()} of {len(alone)} rows are the only row of their class: there is "
+            "nothing to find for them, and they are left out of the mean average precision",
         )
     return float(precisions[~alone].mean())
 
@@ -68,8 +68,15 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
 def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     """Average precision of each row as a query of all the others.
 
-    The parameters are those of `mean_average_precision`. Returns one number per query, in float64
-    and on the device of X; NaN for rows that are the only one of their class.
+    Parameters
+    ----------
+    X, y, queries
+        As in `mean_average_precision`.
+
+    Returns
+    -------
+    array of shape (n_queries,), float64
+        One number per query, on the device of X; NaN for rows that are the only one of their class.
 
     Notes
     -----
@@ -97,8 +104,8 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     labels = labels.astype(np.int64)
     if counts.max() < 2:
         raise ValueError(
-            f"no class in y has two rows ({len(labels)} rows, {len(counts)} classes), so no row "
-            "has another to find; give labels that rows share"
+            f"no class in y has two rows ({len(labels)} rows, {len(counts)} classes), so there is "
+            "nothing to find: give labels that rows share"
         )
     n = len(labels)
     if queries is None and not rows.in_memory:
@@ -130,9 +137,14 @@ def chosen_queries(queries: Any, n: int) -> Array:
         return evenly_chosen(n, int(queries), np.random.default_rng(0))
     rows = np.asarray(to_numpy(queries))
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ValueError("queries must be a whole number, or a list of row numbers")
+        raise ValueError(
+            "queries must be a whole number, or a list of row numbers; got shape "
+            f"{rows.shape} of {rows.dtype}"
+        )
     if rows.min() < 0 or rows.max() >= n:
-        raise ValueError(f"queries names rows that X does not have: they go from 0 to {n - 1}")
+        raise ValueError(
+            f"queries names rows that X does not have: row numbers go from 0 to {n - 1}"
+        )
     return rows
 
 
@@ -167,8 +179,8 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
     test_labels = check_labels(y_test, test.shape[0], "y_test")
     if train.n_features != test.n_features:
         raise ValueError(
-            f"X_train has {train.n_features} features and X_test {test.n_features}; give both in "
-            "the same space"
+            f"X_train has {train.n_features} features, but X_test has {test.n_features}: "
+            "transform both in the same way"
         )
     classified = None
     if not test.in_memory:

@@ -196,13 +196,37 @@ class Metric:
         return self.open_rows(X).map(self.apply, self.rank)
 
     def open_rows(self, X: Any, name: str = "X") -> Rows:
-        """Rows of the features of this metric; ``name`` is that of the argument, for errors."""
+        """Open anything that `transform` takes, and check the number of features.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Rows in the original features.
+        name : str, default="X"
+            The name of the argument, for error messages.
+
+        Returns
+        -------
+        Rows
+            The rows, not read yet if they are stored in a file.
+        """
         rows, _ = open_rows(X, names=self.feature_names, width=self.n_features, name=name)
         rows.check_width(self.n_features, "this metric")
         return rows
 
     def apply(self, X: Matrix) -> Matrix:
-        """Do what `transform` does to rows that have been checked: finite floats of this width."""
+        """Transform rows that were checked before: finite floats with the features of this metric.
+
+        Parameters
+        ----------
+        X : ndarray or sparse matrix of shape (n_samples, n_features)
+            Checked rows; for others, use `transform`.
+
+        Returns
+        -------
+        array of shape (n_samples, rank)
+            As `transform` returns it.
+        """
         rows = self._factor_inputs(X)
         if self.factor is not None:
             copies = 1 if self.kind == "euclidean" else 3
@@ -255,7 +279,7 @@ class Metric:
         return turned @ factor.T + self.outside * ops.to_dense(rows)
 
     def steps(self) -> list["Metric"]:
-        """What happens to a row, one metric after the other, each with a factor written out."""
+        """The steps that are applied to a row, as metrics with a factor that is written out."""
         first = [] if self.before is None else self.before.steps()
         if not self.outside or self.factor is None:
             return [*first, self]
@@ -286,8 +310,8 @@ class Metric:
         known = [part.shape[0] for part in (a, b) if part.shape[0] == part.shape[0]]
         if len(set(known)) == 2:  # the number of rows of a Dask array may be unknown, which is NaN
             raise ValueError(
-                f"A has {a.shape[0]} rows and B has {b.shape[0]}: distance compares them row by "
-                "row; pairwise gives the distances of every row to every other"
+                f"A has {a.shape[0]} rows and B has {b.shape[0]}, but they are compared row by "
+                "row: give the same number. Metric.pairwise compares all rows of A with all of B"
             )
         apart = a - b
         if hasattr(apart, "map_blocks"):
@@ -324,7 +348,20 @@ class Metric:
         return self._corrected(lengths, more)
 
     def margins(self, X: Any, index: Array) -> Array:
-        """d²(c, d) − d²(a, b) for each comparison (a, b, c, d) of rows of X."""
+        """d²(c, d) − d²(a, b) for each comparison (a, b, c, d): positive if it is satisfied.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
+            Rows in the original features.
+        index : ndarray of shape (n_comparisons, 4)
+            Row numbers of X.
+
+        Returns
+        -------
+        ndarray of shape (n_comparisons,)
+            Differences of squared distances.
+        """
         rows, image = self._two_parts(X)
         found = ops.margins(ops.canonical(rows), index).astype(np.float64)
         if image is None:
@@ -366,11 +403,16 @@ class Metric:
         return np.sqrt(np.maximum(squares, 0.0)).astype(lengths.dtype)
 
     def matrix(self) -> Array:
-        """M = LLᵀ, written out (n_features × n_features).
+        """M = LLᵀ, written out.
 
         M applies to rows after weighting by tf-idf (and, for the cosine, after scaling their blocks
         to length one), and before the rows are scaled to length one for the cosine. A metric with a
         lift has no such matrix.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            M, which is symmetric and positive semi-definite.
         """
         checks.refuse_lift(self.first.lift, "it has no matrix over them; use transform or pairwise")
         d = self.n_features
@@ -444,7 +486,7 @@ class Metric:
     def top_features(
         self, component: int, feature_names: Sequence[str] | None = None, top: int = 10
     ) -> list[tuple[str, float]]:
-        """Features with the largest weights in one direction of the metric.
+        """List the features with the largest weights in one direction of the metric.
 
         Parameters
         ----------
@@ -506,7 +548,7 @@ class Metric:
         return self.replaced(factor=(columns @ rotation).astype(factor.dtype), centre=centre)
 
     def with_idf(self, idf: Any) -> "Metric":
-        """Put tf-idf in front of a metric that was learned on rows weighted with this idf.
+        """Make tf-idf a part of a metric that was learned on rows weighted with this idf.
 
         Parameters
         ----------
@@ -525,16 +567,28 @@ class Metric:
         return self.replaced(idf=idf)
 
     def with_scale(self, scale: Any) -> "Metric":
-        """Put a scale of the features in front of a metric that was learned on rows times it.
+        """Make the scaling of features a part of a metric that was learned on scaled rows.
 
-        The metric returned takes rows in their own units. The scale becomes a part of the first
-        factor, or the weights of blocks of one column each where there is no such factor.
+        The scale is stored in the first factor, or as one weight per column (``blocks``) if the
+        metric has no factor, a lift or ``outside``.
 
         Parameters
         ----------
         scale : array-like of shape (n_features,)
-            What each feature is multiplied by, above 0: one over its standard deviation, for
-            example.
+            What each feature was multiplied by before learning, above 0: one divided by its
+            standard deviation, for example.
+
+        Returns
+        -------
+        Metric
+            A metric that takes rows in their original units.
+
+        Examples
+        --------
+        >>> from dualmetric import Metric
+        >>> metric = Metric([[3.0], [4.0]]).with_scale([0.5, 1.0])
+        >>> metric.distance([[2.0, 0.0]], [[0.0, 0.0]])
+        array([3.])
         """
         first = self.first
         scale = checks.as_scale(scale, first)
@@ -545,11 +599,33 @@ class Metric:
         return first if self.before is None else self.replaced(before=first)
 
     def with_info(self, **more: Any) -> "Metric":
-        """Return the same metric with more entries in ``info``, which replace existing ones."""
+        """Return the same metric with more entries in ``info``.
+
+        Parameters
+        ----------
+        **more
+            Entries by name; those with the name of an existing entry replace it.
+
+        Returns
+        -------
+        Metric
+            A copy; this metric does not change.
+        """
         return self.replaced(info={**self.info, **more})
 
     def replaced(self, **changes: Any) -> "Metric":
-        """Return the same metric with other arguments, which are named as in the constructor."""
+        """Return the same metric with some arguments of the constructor replaced.
+
+        Parameters
+        ----------
+        **changes
+            New values, named as the arguments of the constructor.
+
+        Returns
+        -------
+        Metric
+            A new metric; this one does not change.
+        """
         same = {field.name: getattr(self, field.name) for field in fields(self)}
         same["distance"] = same.pop("kind")
         return Metric(**{**same, **changes})

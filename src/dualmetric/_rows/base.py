@@ -126,6 +126,9 @@ def check_array(X: Any, name: str = "X") -> Any:
     except OverflowError as error:  # of Python's whole numbers, which have no limit
         raise ValueError(f"{name} holds a number that is too large for float64 ({error})") from None
     except (TypeError, ValueError) as error:
+        if re.match(rf"Input {re.escape(name)} contains (NaN|infinity)", str(error)):
+            said = str(error).rstrip(".")
+            raise ValueError(f"{said}: fill these entries, or drop their rows") from None
         if re.search(rf"\b{re.escape(name)}\b", str(error)):
             raise
         said = str(error)

@@ -102,9 +102,9 @@ def refuse_columns(columns: Sequence[Any], wrong: Sequence[Any], name: str) -> N
     """Refuse columns without numbers, and a frame without any columns of features."""
     if wrong:
         raise ValueError(
-            f"{name} has columns {listed(columns)}, of which {listed(wrong)} hold no numbers: pass "
-            "columns of numbers, or one column of vectors, and the name of the column of labels "
-            "as y"
+            f"{name} has columns {listed(columns)}, but {listed(wrong)} "
+            f"{'holds' if len(wrong) == 1 else 'hold'} no numbers: pass columns of numbers, or one "
+            "column of vectors. If one of the columns holds labels, pass its name as y"
         )
     if not columns:
         raise ValueError(f"{name} has no columns of features")

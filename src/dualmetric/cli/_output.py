@@ -52,7 +52,7 @@ def printable(value: object) -> str:
 
 def row_heading(given: dict[str, Any]) -> str:
     """The number of a row, and its id and label if it has them."""
-    label = "" if given["label"] is None else f": {printable(given['label'])}"
+    label = "" if given["label"] is None else f", label {printable(given['label'])}"
     named = f" ({printable(given['id'])})" if given.get("id") is not None else ""
     return f"Row {given['row']}{named}{label}"
 

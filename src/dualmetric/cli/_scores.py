@@ -40,7 +40,7 @@ ALL_HEADINGS = {**HEADINGS, **JUDGED, **PAIRS}
 
 _OTHER_SETTINGS = ", or try other settings, such as --shrinkage 0.3 or --distance cosine"
 # for the methods that have no such settings
-_OTHER_METHODS = ", or try --method auto, or --prior identity with durp or duori"
+_OTHER_METHODS = ", or try other settings, such as --method auto or --prior identity"
 _OTHERWISE = dict.fromkeys(("OASIS", "LMNN"), ", or try --method auto") | {"Euclidean": ""}
 
 Numbers = dict[str, dict[str, float]]

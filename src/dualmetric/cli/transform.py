@@ -45,4 +45,4 @@ def transform(
             more = {name: getattr(file, name) for name in names}
             write_rows(out, learned.transform(rows), file.y, **more)
     size = format_bytes(out.stat().st_size)
-    make_console().print(f"Vectors: {out}, {size}, {n:,} rows of {d:,} numbers")
+    make_console().print(f"Vectors: {out}, {size}, {n:,} rows × {d:,} columns")

@@ -52,12 +52,13 @@ def _strength_option() -> Any:
     return option(
         "float",
         default=1.0,
-        help="With a prior: how much of the correction is added to it, M₀ + strength·Δ. Below 1, "
-        "rows that were not learned from often rank better where there are many features.",
+        help="With a prior: the share of the learned correction Δ that is added to the prior, "
+        "M₀ + strength·Δ. Above 0 and at most 1. With many features, values below 1 often rank "
+        "rows better that were not learned from. Without a prior it has no effect.",
         low=0,
         high=1,
         above=True,
-        flag="With a prior: how much of the correction is added to it, at most 1.",
+        flag="With a prior: share of the learned correction that is added to it, up to 1.",
     )
 
 
@@ -243,7 +244,7 @@ class DualEstimator(LearnedMetricEstimator, DualOptions):
 _BLOCK_WEIGHTS = """
     block_weights_ : dict
         With ``blocks``: the share of each block in the prior's mean squared distance, by the name
-        of the block ("block 0" and so on where they have none)."""
+        of the block ("block 0" and so on for blocks without a name)."""
 
 
 @with_options
@@ -251,8 +252,9 @@ class DuRP(Updating, DualEstimator):
     """Dual random projection: the paper's Algorithm 1.
 
     The dual problem is solved on random projections of the rows, in ``n_projections`` dimensions.
-    Its variables are then the weights of the comparisons' matrices in the original space. So the
-    metric is not restricted to the projection, but costs little more than one that is.
+    The dual variables are then used as weights of the comparisons in the original space, where the
+    metric is rebuilt. So the metric is not restricted to the projection, but costs little more than
+    one that is.
 
     {sections}
 
@@ -292,6 +294,14 @@ class DuOri(Updating, DualEstimator):
     See Also
     --------
     DuRP : Nearly the same metric at a fraction of the cost.
+
+    Examples
+    --------
+    >>> from dualmetric import DuOri, Triplets
+    >>> X = [[0.0, 0.0], [0.0, 5.0], [1.0, 0.0]]
+    >>> metric = DuOri(random_state=0).fit(X, Triplets([[0, 1, 2]])).metric_
+    >>> metric.distance(X[:1], X[1:2]) < metric.distance(X[:1], X[2:3])
+    array([ True])
     """
 
     _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS + Updating._updating_attributes
@@ -310,6 +320,14 @@ class SRP(DualEstimator):
     See Also
     --------
     DuRP : Uses the projections for the dual variables only.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualmetric import SRP
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SRP(2, n_triplets=1000, random_state=0).fit(X, y).transform(X).shape[0]
+    150
     """
 
     space: ClassVar[str] = "projection"
@@ -325,6 +343,14 @@ class SPCA(DualEstimator):
     """A metric learned on principal components and restricted to them: a baseline.
 
     {sections}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualmetric import SPCA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> SPCA(2, n_triplets=1000, random_state=0).fit(X, y).transform(X).shape[0]
+    150
     """
 
     space: ClassVar[str] = "components"

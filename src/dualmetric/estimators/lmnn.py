@@ -63,6 +63,14 @@ class LMNN(LearnedMetricEstimator):
         The objective at the start and after each iteration.
     n_iter_ : int
         Iterations run.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualmetric import LMNN
+    >>> X, y = load_iris(return_X_y=True)
+    >>> LMNN(n_components=2).fit(X, y).transform(X).shape
+    (150, 2)
     """
 
     n_components: int | None = option(

@@ -49,6 +49,14 @@ class OASIS(LearnedMetricEstimator):
         The unit of length; `partial_fit` keeps it.
     comparisons_ : Comparisons
         The comparisons of the last call, over the rows of X.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualmetric import OASIS
+    >>> X, y = load_iris(return_X_y=True)
+    >>> OASIS(n_components=2, n_triplets=1000, random_state=0).fit(X, y).transform(X).shape
+    (150, 2)
     """
 
     aggressiveness: float = option(
@@ -71,9 +79,19 @@ class OASIS(LearnedMetricEstimator):
     random_state: Any = random_state_option("Seed of sampling and of the order of comparisons.")
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue from what was learned before, with further comparisons; see `fit`.
+        """Continue from what was learned before, with further comparisons.
 
         The unit of length (``scale``), the features and the precision are those of the first call.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`: rows with the same features, and what is known about them.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
         """
         if not hasattr(self, "similarity_"):
             return self.fit(X, y)

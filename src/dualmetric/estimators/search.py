@@ -200,11 +200,12 @@ class MetricCV(LearnedMetricEstimator):
     require: str | None = option(
         "str",
         default=None,
-        help='What the metric is needed for: "linear", "explainable" (`Metric.explain`) or "faiss" '
-        "(``to_faiss``). All three leave out lifts, and FAISS also blocks scaled to length one.",
+        help='What the metric must be: "linear", "explainable" (`Metric.explain`) or "faiss" '
+        '(``to_faiss``). All three leave out lifts; "faiss" also leaves out blocks that are scaled '
+        "to length one.",
         choices=(None, "linear", "explainable", "faiss"),
         type="str or None",
-        flag="For auto: choose only what works there: faiss, linear or explainable.",
+        flag="For auto: what the metric must be or work with: faiss, linear or explainable.",
     )
     max_components: int | None = option(
         "int",
@@ -358,7 +359,13 @@ class MetricCV(LearnedMetricEstimator):
             callback(total, total)
 
     def recommend(self) -> str:
-        """Explain the choice in a sentence."""
+        """Explain the choice in a sentence.
+
+        Returns
+        -------
+        str
+            What to use, its score, and how much better it is than the plain distance.
+        """
         check_is_fitted(self)
         name = SCORES.get(self.scoring_, self.scoring_)
         plain = f"the plain {self.best_plain_[0]} distance"
@@ -366,7 +373,7 @@ class MetricCV(LearnedMetricEstimator):
         method = type(self.best_estimator_).__name__
         if method == "Euclidean":
             return (
-                f"Keep {plain}: no learned metric is better beyond the noise on held-out "
+                f"Keep {plain}: no learned metric is better by more than chance on held-out "
                 f"{self.held_out_} "
                 f"({name} {100 * self.best_score_:.1f} %; the best learned one differs by "
                 f"{low:+.1f} to {high:+.1f} points)."

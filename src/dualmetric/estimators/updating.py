@@ -80,8 +80,8 @@ class Updating(LearnedMetricEstimator, DualOptions):
         state: State | None = getattr(self, "updating_", None)
         if state is None and hasattr(self, "metric_"):
             raise ValueError(
-                f"{type(self).__name__} was fitted by fit, which keeps nothing to continue from: "
-                "start with partial_fit, or use prior=model.metric_ in a new estimator"
+                f"{type(self).__name__} was fitted by fit, and partial_fit cannot continue from "
+                "that: call partial_fit on a new estimator, or use prior=model.metric_ there"
             )
         return self._partial_fit(X, y, ids, state)
 
@@ -204,6 +204,11 @@ class Updating(LearnedMetricEstimator, DualOptions):
         """Write the state of the updates to a safetensors file, replacing it in one step.
 
         The file holds the rows of the comparisons. `load_state` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write; its folder must exist.
         """
         from ..io import state_file
 
@@ -212,7 +217,18 @@ class Updating(LearnedMetricEstimator, DualOptions):
 
     @classmethod
     def load_state(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the estimator that `save_state` wrote. Nothing in the file is executed."""
+        """Return the estimator that `save_state` wrote. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that `save_state` wrote.
+
+        Returns
+        -------
+        estimator
+            The fitted estimator, which further updates can continue from.
+        """
         from ..io import state_file
 
         method, parameters, base, kept = state_file.load(path)

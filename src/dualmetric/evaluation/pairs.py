@@ -13,7 +13,7 @@ from ..supervision import Pairs
 
 
 def pair_average_precision(X: Any, pairs: Pairs) -> float:
-    """Average precision of telling pairs that are the same from others by their distance.
+    """Average precision of the distance at finding the pairs that are the same.
 
     It is the mean, over the pairs that are the same, of the share of such pairs among all that are
     as close or closer, as in `sklearn.metrics.average_precision_score`.
@@ -43,16 +43,16 @@ def pair_average_precision(X: Any, pairs: Pairs) -> float:
 
 
 class Curve(NamedTuple):
-    """Shares of pairs that are at most a threshold apart.
+    """Shares of the same and of the different pairs that each threshold accepts.
 
     Attributes
     ----------
     thresholds : ndarray of shape (n,), float64
         Distances, ascending. The first is −inf, which accepts no pair.
     tar : ndarray of shape (n,), float64
-        True accept rate: share of the pairs that are the same and accepted.
+        True accept rate: share of the same pairs that are accepted.
     far : ndarray of shape (n,), float64
-        False accept rate: share of the pairs that are different and accepted.
+        False accept rate: share of the different pairs that are accepted.
     """
 
     thresholds: Array
@@ -66,8 +66,8 @@ class Verification(NamedTuple):
     Attributes
     ----------
     tar : ndarray of shape (n_rates,), float64
-        True accept rate at each false accept rate that was asked for; NaN where the different
-        pairs are too few for such a rate.
+        True accept rate at each false accept rate that was asked for; NaN if there are too few
+        different pairs for such a rate.
     thresholds : ndarray of shape (n_rates,), float64
         The distance up to which pairs are then accepted.
     curve : Curve
@@ -128,11 +128,11 @@ def pair_interval(
     n_draws: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Interval of `pair_average_precision`, or of a rate of `verification`, by the bootstrap.
+    """Bootstrap interval of `pair_average_precision`, or of a rate of `verification`.
 
-    Pairs are drawn with replacement. Where ``pairs`` has groups, the entity of each row, entities
-    are drawn instead, and a pair counts as often as both of its entities were drawn together: pairs
-    that share an entity are not independent evidence.
+    Pairs are drawn with replacement. Pairs that share an entity are not independent evidence. So if
+    ``pairs`` has groups, the entity of each row, entities are drawn instead. The weight of a pair
+    is then the product of how often each of its entities was drawn.
 
     Parameters
     ----------
@@ -142,12 +142,12 @@ def pair_interval(
         The interval is that of the true accept rate at this false accept rate; None for the
         average precision.
     level, n_draws, seed
-        As in `bootstrap_interval`.
+        As in `dualmetric.intervals.bootstrap_interval`.
 
     Returns
     -------
     low, high : float
-        NaN where the different pairs are too few for the rate.
+        Ends of the interval; NaN if there are too few different pairs for the rate.
     """
     distance, given = _pair_distances(X, pairs)
     if far is not None and 1.0 / np.count_nonzero(~given.same) > far:
@@ -184,7 +184,7 @@ def _pair_distances(X: Any, pairs: Pairs) -> tuple[Array, Pairs]:
     rows, _ = open_rows(X)
     given = pairs.check(rows.shape[0])
     if given.same.all():
-        raise ValueError("no pair is different: give pairs of both kinds")
+        raise ValueError("no pair is different: give pairs that are different, too")
     named = np.unique(given.index)
     part = ops.canonical(ranking.check_float64(rows.take(named)))
     index = np.searchsorted(named, given.index)

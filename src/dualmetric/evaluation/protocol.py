@@ -17,13 +17,13 @@ class Protocol(NamedTuple):
     Attributes
     ----------
     tar : ndarray of shape (n_rates,), float64
-        True accept rate on held-out entities, the mean over folds; NaN where the different pairs
-        are too few for such a rate.
+        True accept rate on held-out entities, the mean over folds; NaN if there are too few
+        different pairs for such a rate.
     tar_error : ndarray of shape (n_rates,), float64
-        Its standard error.
+        Standard error of ``tar``.
     far : ndarray of shape (n_rates,), float64
-        False accept rate on held-out entities. The threshold was chosen on others, so it may be
-        more than was asked for.
+        False accept rate on held-out entities. It may be higher than what was asked for, because
+        the threshold was chosen on other entities.
     thresholds : ndarray of shape (n_folds, n_rates), float64
         The distance up to which pairs were accepted, in each fold.
     """
@@ -40,7 +40,7 @@ def verification_by_entity(
     """Verification rates on entities that the threshold was not chosen on.
 
     Entities are split into folds. For each fold, the threshold is the largest distance at which
-    the false accept rate among pairs *without* any entity of the fold is at most what is asked for.
+    the false accept rate among pairs *without* any entity of the fold is at most ``far``.
     Both rates are then measured on the pairs with an entity of the fold.
 
     Parameters
@@ -48,8 +48,8 @@ def verification_by_entity(
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
         The rows, after any transformation that is to be judged.
     pairs : Pairs
-        Pairs of both kinds. Its ``groups`` are the entities of the rows; without them, each row is
-        one.
+        Pairs that are the same and pairs that are different. Its ``groups`` are the entities of
+        the rows; without them, each row is an entity of its own.
     far : float or array-like of float, default=(1e-2, 1e-3, 1e-4)
         Shares of the different pairs that may be accepted.
     n_folds : int, default=10
@@ -96,8 +96,8 @@ def verification_by_entity(
         accepted.append([below[asked].mean(axis=0), below[~asked].mean(axis=0)])
     if len(thresholds) < 2:
         raise ValueError(
-            "fewer than two parts of the entities have pairs of both kinds: give more pairs, or "
-            "fewer n_folds"
+            "fewer than two folds have both same and different pairs: give more pairs, or a "
+            "smaller n_folds"
         )
     limits, (tar, measured) = np.array(thresholds), np.array(accepted).transpose(1, 0, 2)
     known = ~np.isnan(limits).any(axis=0)

@@ -34,13 +34,13 @@ def ndcg(documents: Any, judgements: Any, queries: Any = None, *, k: int | None 
     judgements : Relevance, Positives, sparse matrix, or array-like
         What is relevant: an object of `dualmetric.supervision`; a sparse matrix of grades, queries
         × documents; or rows of query, document and grade, or of query and document. Documents that
-        are not judged count as not relevant, those of ``Positives`` or without a grade have grade
-        1. Or an array of labels, one per document: each row then queries all others, and those of
-        its class are relevant.
+        are not judged count as not relevant. Those of ``Positives`` or without a grade have grade
+        1. It can also be an array of labels, one per document: each row then queries all others,
+        and the rows of its class are relevant.
     queries : {array-like, sparse matrix} of shape (n_queries, n_features), optional
-        The queries, transformed as the documents are. None where they are rows of ``documents``:
-        a query is then not ranked for itself. With labels, row numbers of the queries or how many
-        to choose, as in `mean_average_precision`.
+        The queries, transformed in the same way as the documents. None if they are rows of
+        ``documents``; a query is then not ranked for itself. With labels, row numbers of the
+        queries or how many to choose, as in `mean_average_precision`.
     k : int or None, default=10
         How many documents are looked at; None for all.
 
@@ -69,8 +69,19 @@ def recall_at_k(
 ) -> float:
     """Mean share of a query's relevant documents that are among its first k.
 
-    The parameters are those of `ndcg`. For labels, recall@k in the metric learning literature is
-    usually `hit_rate`.
+    For labels, recall@k in the metric learning literature is usually `hit_rate`.
+
+    Parameters
+    ----------
+    documents, judgements, queries
+        As in `ndcg`.
+    k : int or None, default=10
+        How many documents are looked at; None for all.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Queries without a relevant document are left out.
 
     Examples
     --------
@@ -85,8 +96,19 @@ def precision_at_k(
 ) -> float:
     """Mean share of the first k documents that are relevant.
 
-    The parameters are those of `ndcg`. Where a query has fewer than k relevant documents, 1 cannot
-    be reached.
+    If a query has fewer than k relevant documents, 1 cannot be reached.
+
+    Parameters
+    ----------
+    documents, judgements, queries
+        As in `ndcg`.
+    k : int or None, default=10
+        How many documents are looked at; None for all.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Queries without a relevant document are left out.
 
     Examples
     --------
@@ -99,8 +121,20 @@ def precision_at_k(
 def hit_rate(documents: Any, judgements: Any, queries: Any = None, *, k: int | None = 10) -> float:
     """Share of the queries with a relevant document among their first k.
 
-    The parameters are those of `ndcg`. With labels and ``k=1`` this is what metric learning calls
-    recall@1: how often the nearest row has the same class.
+    With labels and ``k=1`` this is what metric learning calls recall@1: how often the nearest row
+    has the same class.
+
+    Parameters
+    ----------
+    documents, judgements, queries
+        As in `ndcg`.
+    k : int or None, default=10
+        How many documents are looked at; None for all.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Queries without a relevant document are left out.
 
     Examples
     --------
@@ -113,9 +147,19 @@ def hit_rate(documents: Any, judgements: Any, queries: Any = None, *, k: int | N
 def reciprocal_rank(
     documents: Any, judgements: Any, queries: Any = None, *, k: int | None = 10
 ) -> float:
-    """Mean reciprocal rank (MRR) of the first relevant document; 0 where it is not among the k.
+    """Mean reciprocal rank (MRR) of the first relevant document; 0 if it is not among the first k.
 
-    The parameters are those of `ndcg`.
+    Parameters
+    ----------
+    documents, judgements, queries
+        As in `ndcg`.
+    k : int or None, default=10
+        How many documents are looked at; None for all.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Queries without a relevant document are left out.
 
     Examples
     --------
@@ -126,9 +170,19 @@ def reciprocal_rank(
 
 
 def map_at_r(documents: Any, judgements: Any, queries: Any = None) -> float:
-    """Mean average precision at R: of the first R documents, for a query with R relevant ones.
+    """Mean average precision at R, where R is the number of relevant documents of a query.
 
-    Relevant documents after the R-th count 0. The other parameters are those of `ndcg`.
+    Only the first R documents of a query are looked at: relevant documents after the R-th count 0.
+
+    Parameters
+    ----------
+    documents, judgements, queries
+        As in `ndcg`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Queries without a relevant document are left out.
 
     Examples
     --------
@@ -144,7 +198,7 @@ def _mean(documents: Any, judgements: Any, queries: Any, measure: str, k: int | 
     if alone.any() and _are_labels(judgements):
         warn(
             f"{np.count_nonzero(alone):,} of {len(scores):,} rows are the only row of their class: "
-            "they have nothing to find and are left out as queries"
+            "there is nothing to find for them, and they are left out as queries"
         )
     return float(scores[~alone].mean())
 
@@ -169,8 +223,8 @@ def query_scores(
     Returns
     -------
     ndarray of shape (n_queries,), float64
-        One score per row of ``queries``, or of ``documents`` where these are the queries; NaN for
-        those without a relevant document. `bootstrap_interval` turns them into an interval.
+        One score per query; NaN for queries without a relevant document.
+        `dualmetric.intervals.bootstrap_interval` turns the scores into an interval.
 
     Notes
     -----

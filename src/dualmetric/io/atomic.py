@@ -51,7 +51,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as error:
         # name the target, not the temporary file; errors about other files keep their name
         if error.errno is not None and error.filename in (None, str(temporary)):
-            error.filename, error.filename2 = str(given), None
+            raise type(error)(error.errno, error.strerror, str(given)) from None
         raise
 
 

@@ -301,7 +301,7 @@ def _check_outline(path: Path) -> None:
             return
     raise ValueError(
         f"{path} is not a metric file, or is damaged: its header "
-        + ("has too many entries" if fits else f"cannot be {length:,} bytes long")
+        + ("has too many entries" if fits else "has an impossible length")
     )
 
 

@@ -159,7 +159,7 @@ def warn_of_other_pairs(threshold: Threshold | float, probability: Array) -> Non
     if len(probability) and 1.0 - probability.mean() > 2.0 * (1.0 - threshold.value):
         warn(
             f"the threshold promises a precision of {threshold.value:g} for pairs like the "
-            f"labelled ones, but the pairs found have a mean probability of only "
+            "labelled ones, but the pairs found have a mean probability of only "
             f"{probability.mean():.3g}, because fewer of all pairs of rows are the same. Label "
             "pairs that duplicates returns, or fit the matcher with prevalence, the share of same "
             "pairs among all"

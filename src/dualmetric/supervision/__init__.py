@@ -45,9 +45,23 @@ __all__ = [
 def as_supervision(
     y: Any, n_rows: int, owner: str, names: Sequence[str] | None = None
 ) -> Supervision:
-    """Supervision that y stands for, checked against X of ``n_rows`` rows.
+    """Turn what was passed as y into supervision, checked against X.
 
-    ``names`` are those of the features of X, by which columns of queries are taken.
+    Parameters
+    ----------
+    y : array-like or Supervision
+        Labels, or an object of this module.
+    n_rows : int
+        Number of rows of X.
+    owner : str
+        Name of the estimator, for error messages.
+    names : sequence of str, optional
+        Names of the features of X. If queries are a data frame, its columns are taken by them.
+
+    Returns
+    -------
+    Supervision
+        The checked supervision.
     """
     if y is None:
         raise ValueError(

@@ -24,7 +24,7 @@ class Split(NamedTuple):
     test_rows: Array  # row numbers, ascending
     train: "Supervision"  # what is known about ``X[train_rows]``
     # ``judge(train, test)`` takes both parts as a metric maps them, and returns one score per held-
-    # out query; larger is better, and NaN means that the query has nothing to find
+    # out query; larger is better, and NaN means that there is nothing to find for the query
     judge: Callable[..., Array]
     # parts of the queries that can be scored one after the other: ``judge(train, test, heats[0])``
     heats: list[Array] | None = None
@@ -65,33 +65,131 @@ class Supervision(ABC):
 
     @abstractmethod
     def check(self, n_rows: int) -> Self:
-        """Return the same, checked against X of ``n_rows`` rows, or raise a ValueError."""
+        """Check against X, and return a checked copy.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows of X.
+
+        Returns
+        -------
+        Supervision
+            The same kind, as checked arrays. What is wrong raises a ValueError.
+        """
 
     @abstractmethod
     def choose(self, n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Array:
-        """Numbers of the rows to learn from, ascending: at most about ``max_rows``."""
+        """Choose the rows to learn from.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows of X.
+        max_rows : int or None
+            About how many rows to choose at most; None chooses all.
+        rng : numpy.random.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        ndarray of int
+            Row numbers, ascending.
+        """
 
     @abstractmethod
     def take(self, rows: Array) -> Self:
-        """Return what is known about ``X[rows]``, where ``rows`` came from `choose`."""
+        """Return what is known about ``X[rows]``.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Row numbers that `choose` returned.
+
+        Returns
+        -------
+        Supervision
+            The same kind, with numbers of rows of ``X[rows]``.
+        """
 
     @abstractmethod
     def compare(
         self, X: Matrix, n: int, sampler: str, margin: float, rng: np.random.Generator
     ) -> "Comparisons":
-        """Turn into comparisons over the rows of X, sampling ``n`` where there are more."""
+        """Turn into comparisons over the rows of X.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_rows, n_features)
+            The rows learned from.
+        n : int
+            How many comparisons to sample, if there are more.
+        sampler : {"active", "neighbors"}
+            How triplets are sampled from labels.
+        margin : float
+            Comparisons that hold by more than this difference of squared distances are easy, and
+            need not be learned from.
+        rng : numpy.random.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        Comparisons
+            Rows that should be closer than others.
+        """
 
     @abstractmethod
     def within(self, X: Matrix, rows: Array) -> Within:
-        """Scatter of rows that belong together, for whitening; X holds the given rows."""
+        """Scatter of the differences of rows that belong together, for whitening.
+
+        Parameters
+        ----------
+        X : array or CSR matrix
+            The rows with the numbers ``rows``.
+        rows : ndarray of int
+            Their row numbers.
+
+        Returns
+        -------
+        dualmetric.scatter.Within
+            The scatter, not written out.
+        """
 
     @abstractmethod
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
-        """Split for held-out evaluation."""
+        """Split for held-out evaluation.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_rows, n_features)
+            The rows.
+        cv, scoring
+            As in `MetricCV`.
+        seed : int
+            Seed of the splits.
+
+        Yields
+        ------
+        Split
+            Rows to learn from and rows to score on.
+        """
 
     @abstractmethod
     def score(self, metric: Any, X: Any) -> float:
-        """How well a metric agrees with what is known about X, between 0 and 1."""
+        """Score how well a metric agrees with what is known about X.
+
+        Parameters
+        ----------
+        metric : Metric
+            The metric to score.
+        X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
+            Rows in the original features.
+
+        Returns
+        -------
+        float
+            Between 0 and 1; larger is better.
+        """
 
 
 def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | None) -> Array:

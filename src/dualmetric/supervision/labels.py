@@ -38,8 +38,8 @@ class Labels(Supervision):
     y : array-like of shape (n_rows,)
         Numbers, strings or objects that can be sorted.
     unknown : object, optional
-        The value of y that marks rows without a label. They are used for whitening only, as one
-        more class. By default every value is a class, also −1.
+        The value of y that marks rows without a label. Such rows are used for whitening only, as
+        one more class. By default every value is a class, including −1.
     groups : array-like of shape (n_rows,), optional
         The entity of each row, such as a person or a day: `MetricCV` then holds out whole groups.
 
@@ -240,8 +240,9 @@ def _check_part(codes: Array, purpose: str) -> None:
     sizes = np.bincount(codes) if len(codes) else np.zeros(1)
     if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
         raise ValueError(
-            f"too few rows of too few classes are left to {purpose} when others are held out, so "
-            "settings cannot be compared: use DuRP with settings of your own, or another cv"
+            f"after some rows are held out, too few rows or classes are left to {purpose}: at "
+            "least two classes are needed, and one with two rows. Use DuRP with settings of your "
+            "own, or another cv"
         )
 
 

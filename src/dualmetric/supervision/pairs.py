@@ -38,8 +38,8 @@ class Pairs(Supervision):
     Each pair that is the same is compared with pairs that are different, so no threshold is
     learned; it is chosen afterwards. If no pair is different, random pairs of rows that are not
     known to be the same are used instead. A pair that is given several times counts once; a pair
-    that is given as both is left out. Pairs say little about each row: learn from them with
-    ``prior="identity"``.
+    that is given both as the same and as different is left out. Pairs say little about each row, so
+    learn from them with ``prior="identity"``.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class Pairs(Supervision):
         if len(own):
             raise ValueError(
                 f"pairs[{own[0]}] = {index[own[0]].tolist()} is a pair of a row with itself, which "
-                "says nothing: leave it out"
+                "says nothing about distances: leave it out"
             )
         same = _check_same(self.same, len(index))
         weight = check_weight(self.weight, len(index), "pair")
@@ -108,8 +108,8 @@ class Pairs(Supervision):
         keep = lines[np.sort(first[~clash])]
         if not same[keep].any():
             raise ValueError(
-                "no pair is the same: give at least one, to be compared with those that are "
-                "different"
+                "no pair is the same: give at least one pair that is the same, to compare with "
+                "pairs that are different"
             )
         new = copy(self)
         new.index, new.same, new.weight = compact(index[keep], n_rows), same[keep], weight[keep]

@@ -6,8 +6,8 @@ from ._judged import Judged
 class Positives(Judged):
     """Pairs (query, document): "this document is right for this query", such as clicks.
 
-    Documents that nobody chose are compared with the chosen ones: those that rank highest for the
-    query in the plain distance (or the prior's).
+    Chosen documents are compared with documents that nobody chose, but that rank high for the
+    query by the plain distance (or by the prior).
 
     Parameters
     ----------
@@ -15,9 +15,9 @@ class Positives(Judged):
         Query and document of each pair: row numbers of ``queries`` and of X. A query may have
         several documents.
     queries : {array-like, sparse matrix, data frame} of shape (n_queries, n_features), optional
-        The queries, with the same features as X; None where they are rows of X themselves.
+        The queries, with the same features as X; None if they are rows of X themselves.
     depth : int, default=100
-        How many of the highest-ranked documents of a query are considered as wrong ones.
+        Wrong documents are drawn from this many of the highest-ranked documents of a query.
     n_negatives : int, default=30
         How many comparisons are drawn for each query.
     relative_margin : float, optional

@@ -24,10 +24,10 @@ class Relevance(Judged):
     Parameters
     ----------
     grades : sparse matrix of shape (n_queries, n_documents), or array-like of shape (N, 3)
-        Grades from 0, not relevant; or rows of query, document and grade, with row numbers of
-        ``queries`` and of X.
+        Grades of at least 0, where 0 means not relevant. In an array, each row holds the number of
+        a query (a row of ``queries``), the number of a document (a row of X) and the grade.
     queries : {array-like, sparse matrix, data frame} of shape (n_queries, n_features), optional
-        The queries, with the same features as X; None where they are rows of X themselves.
+        The queries, with the same features as X; None if they are rows of X themselves.
     depth, n_negatives, relative_margin, groups
         As in `Positives`.
 
@@ -84,7 +84,8 @@ class Relevance(Judged):
         if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind not in "iuf":
             raise ValueError(
                 "grades must be a sparse matrix of queries × documents, or an (N, 3) array of "
-                f"query, document and grade; got shape {rows.shape} of {rows.dtype}"
+                f"query, document and grade; got a dense array of {rows.dtype} of shape "
+                f"{rows.shape}. Wrap a matrix of grades in scipy.sparse.csr_array"
             )
         with np.errstate(invalid="ignore"):
             index = rows[:, :2].astype(np.int64)
