@@ -907,7 +907,8 @@ class TestEvaluate:
         done = run("evaluate", "metric.safetensors", data)
         assert "On 100 rows, with" in done.stdout
         assert done.stderr == (
-            "dualmetric: note: the metric was learned from these rows, so the scores are too good\n"
+            "dualmetric: note: the metric was learned from these rows, so scores are too "
+            "optimistic\n"
         )
 
     @pytest.mark.parametrize(
@@ -1213,7 +1214,7 @@ class TestNeighbors:
         assert line == f"{data} has no row 300: row numbers go from 0 to 299"
         for wrong in ("x", "-1"):
             line = refused("neighbors", learned, data, f"--query={wrong}")
-            assert line == f"--query must be row numbers from 0 on; got {wrong!r}"
+            assert line == f"--query must be row numbers, counted from 0; got {wrong!r}"
 
 
 class TestExplain:

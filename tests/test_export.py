@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import makers
-from dualmetric import DuRP, Metric
+from dualmetric import DuRP, Euclidean, Metric
 from dualmetric.io.export import to_faiss, to_npy, to_onnx, to_sentence_transformers, to_torch
 from dualmetric.lift import Lift, rbf_lift
 from dualmetric.tfidf import fit_idf, tfidf
@@ -441,6 +441,15 @@ def test_layer_replaces_a_layer(tmp_path):
 
 
 # --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("export", [to_faiss, to_torch, partial(to_onnx, path="m.onnx")])
+def test_an_estimator_is_refused(export):
+    model = Euclidean().fit(np.eye(3))
+    with pytest.raises(
+        TypeError, match=r"metric must be a Metric.* got Euclidean: pass its metric_"
+    ):
+        export(model)
 
 
 def layer(metric):

@@ -50,6 +50,7 @@ def test_errors_name_the_target(call, tmp_path, monkeypatch):
         with pytest.raises(OSError, match="No space left on device") as caught:
             write_atomically(tmp_path / "a", b"x")
     assert caught.value.filename == str(tmp_path / "a")
+    assert str(caught.value).endswith(repr(str(tmp_path / "a")))
     assert os.listdir(tmp_path) == []
 
 

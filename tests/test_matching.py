@@ -382,6 +382,11 @@ def test_review_band(fitted):
     assert all(alone)
     assert odds[0] == odds.min()
     assert len(matcher.worth_labelling(X, pairs.index, n=5)) == 5
+    assert len(matcher.worth_labelling(X, [])) == 0
+    with pytest.raises(ValueError, match=r"index must be an \(N, 2\) array .* got shape \(1, 4\)"):
+        matcher.worth_labelling(X, [[0, 1, 2, 3]])
+    with pytest.raises(TypeError, match=r"band must be a Band, .* got 0.5"):
+        matcher.worth_labelling(X, pairs.index, 0.5)
 
 
 # probabilities

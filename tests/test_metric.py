@@ -569,7 +569,7 @@ def test_scale(kind, rank):
             np.ones(4),
             r"the scale of a metric over 5 features must have shape \(5,\)",
         ),
-        (make_metric(), [1.0, 1.0, 0.0, 1.0, 1.0], "must be above 0"),
+        (make_metric(), [1.0, 1.0, 0.0, 1.0, 1.0], "scale must be above 0; got 0 for feature 2"),
         (make_metric(), [1.0, np.nan, 1.0, 1.0, 1.0], "NaN or infinity"),
         (Metric(None, 5, idf=IDF), np.ones(5), "weighs features already"),
         (Metric(None, 5).with_scale(np.ones(5)), np.ones(5), "weighs features already"),

@@ -306,7 +306,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"prior": "identity"}, "with as many features; they have 4 and 6"),
+            ({"prior": "identity"}, "same number of features; they have 4 and 6"),
             ({"prior": "unit"}, "prior must be None, 'identity', 'zero' or an array; got 'unit'"),
             ({"prior": np.eye(4)}, r"shape \(4, 6\), .*; got shape \(4, 4\)"),
             ({"prior": np.full((4, 6), np.nan)}, "prior holds NaN"),

@@ -93,6 +93,8 @@ def test_names_are_one_per_query(case):
     metric, D, judgements, _ = case
     with pytest.raises(ValueError, match="2 query names were given for 40 queries"):
         build_query_report(metric, D, judgements, title="t", query_names=["a", "b"])
+    with pytest.raises(TypeError, match=r"judgements must be Positives or Relevance .* got list"):
+        build_query_report(metric, D, [0, 1], title="t")
 
 
 @pytest.mark.skipif(chromium.find() is None, reason="no Chromium is installed")

@@ -401,6 +401,7 @@ def _plain_factor(problem: Problem, lifted: LiftedRows, basis: Matrix | None) ->
     warn(
         f"the {len(problem.comparisons):,} comparisons leave no direction in which rows that "
         "should be close are closer than rows that should be far: the plain distance is kept. "
-        "Check that labels or triplets belong to these rows; sampler='neighbors' may find more.",
+        "Check that labels or triplets belong to these rows. DuRP with prior='identity' or "
+        "sampler='neighbors' may find more.",
     )
     return basis if lifted.lift is None else ops.square(lifted.X.shape[1], lifted.X, diagonal=1.0)

@@ -93,7 +93,7 @@ class DualOptions:
         "as classes), often ranks better, and so may −0.25, which makes the leading ones shorter. "
         "At least −1.",
         low=-1,
-        flag="How much directions differ in length: 0 makes all alike; 0.5 is the paper's.",
+        flag="How much directions differ in length: 0 makes them equal; 0.5 is the paper's.",
     )
     lift: str | None = lift_option("; works well with a small ``shrinkage``")
     all_rows: bool = option(

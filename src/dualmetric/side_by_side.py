@@ -128,8 +128,8 @@ def compare(
     counts = np.bincount(codes[:n_queries])
     if counts.max() < 2:
         raise ValueError(
-            f"no class in y has two rows ({n_queries} rows, {len(counts)} classes), so no row has "
-            "another to find; give labels that rows share"
+            f"no class in y has two rows ({n_queries} rows, {len(counts)} classes), so there is "
+            "nothing to find: give labels that rows share"
         )
     plain = ops.stacked([plain_rows(metric, part) for part in parts])
     euclidean = cosine = _score(plain, codes, n_queries, classes)

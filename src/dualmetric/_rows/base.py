@@ -128,7 +128,7 @@ def check_array(X: Any, name: str = "X") -> Any:
     except (TypeError, ValueError) as error:
         if re.match(rf"Input {re.escape(name)} contains (NaN|infinity)", str(error)):
             said = str(error).rstrip(".")
-            raise ValueError(f"{said}: fill these entries, or drop their rows") from None
+            raise ValueError(f"{said}: replace these entries, or drop their rows") from None
         if re.search(rf"\b{re.escape(name)}\b", str(error)):
             raise
         said = str(error)

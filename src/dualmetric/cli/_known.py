@@ -171,7 +171,7 @@ def _read_ids(path: Path) -> dict[str, int]:
     """Row number of each ``_id`` of a file with one JSON object per line."""
     found: dict[str, int] = {}
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: a folder of documents has queries, too")
+        raise FileNotFoundError(f"{path} does not exist: a folder in BEIR's layout needs it")
     with reading(path), open_text(path) as stream:
         for place, line in enumerate(stream, start=1):
             if not line.strip():
@@ -221,7 +221,7 @@ def _read_judgements(path: Path) -> _Table:
 
     found = judgements.read(path)
     if found.dropped:
-        note(f"--comparisons: {found.dropped} lines of {path} could not be read: left out")
+        note(f"--comparisons: {found.dropped} lines of {path} could not be read and are left out")
     return _Table(judgements.as_comparisons(found.judgements), None)
 
 

@@ -128,7 +128,7 @@ def rows_to_evaluate(metric: Metric, file: RowFile, rows: Rows) -> tuple[Array, 
         if share and file.y is not None:
             train, test = hold_out(file.y, share, seed)
             return test, train, True
-        note("the metric was learned from these rows, so the scores are too good")
+        note("the metric was learned from these rows, so scores are too optimistic")
     return numbers_to_score(file), file.train_idx, False
 
 
@@ -207,7 +207,7 @@ def score(
     if len(y) < len(queries[2]):
         note(f"scores are those of {len(y):,} held-out rows, chosen at random")
     if np.unique(y, return_counts=True)[1].max() < 2:
-        note("no class has two held-out rows, so there is nothing to score: hold out more")
+        note("no class has two held-out rows, so there is nothing to score: use a larger --holdout")
         return None, None, len(y)
     steps.begin("scoring")
     base = () if voters is None else take_at_most(*voters, VOTING_ROWS)[:2]

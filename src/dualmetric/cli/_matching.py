@@ -33,8 +33,8 @@ Hubs = Annotated[
     bool,
     typer.Option(
         "--hubs",
-        help="Allow for records that are close to all others, none of which was labelled; needs "
-        "more pairs.",
+        help="Keep the guarantee even if records that are close to all others (hubs) are missing "
+        "from the labelled pairs by chance; needs more pairs.",
     ),
 ]
 Ids = Annotated[
@@ -46,12 +46,16 @@ Ids = Annotated[
     ),
 ]
 Groups = Annotated[
-    Path | None, file_option(help="The entity of each row, one per line: whole ones are counted.")
+    Path | None,
+    file_option(
+        help="The entity of each row, one per line: pairs that share an entity are not counted as "
+        "independent. Default: each row is an entity."
+    ),
 ]
 
 
 def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, list[Any] | None]:
-    """File and rows of DATA, and the ids of the rows; a column of ids is no feature."""
+    """File and rows of DATA, and the ids of the rows; a column of ids is not a feature."""
     from ._data import read_data_for
 
     column = ids_column(data, ids)
@@ -60,7 +64,7 @@ def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, l
 
 
 def ids_column(data: Path, ids: str | None) -> str | None:
-    """The column that --ids names; None where it names a file."""
+    """The column that --ids names; None if it names a file."""
     from ..io import rowfiles
 
     is_column = ids is not None and rowfiles.is_table(data) and not Path(ids).is_file()

@@ -12,7 +12,10 @@ _MATCHER = "A file that dualmetric match wrote."
 _OUT = "Where to write the pairs: .csv or .parquet."
 _CLUSTERS = "Where to write the cluster of each row: .csv or .parquet."
 _THRESHOLD = "Accept pairs up to this distance, without a guarantee."
-_LINKAGE = "components joins chains of pairs; complete joins only rows that are all close."
+_LINKAGE = (
+    "components joins rows that a chain of pairs connects; complete joins only rows that are all "
+    "close to each other."
+)
 
 
 def duplicates(
@@ -35,8 +38,9 @@ def duplicates(
 ) -> None:
     """Find duplicates among all rows, as pairs and as clusters.
 
-    By default, at least 99 % of the pairs found are the same, with 95 % confidence. --precision,
-    --recall or --fpr ask for something else, and --threshold sets the distance itself.
+    By default, the threshold is for a precision of 0.99, with 95 % confidence,
+    among pairs like the labelled ones. --precision, --recall or --fpr ask for
+    another guarantee, and --threshold sets the distance itself.
     """
     import numpy as np
 

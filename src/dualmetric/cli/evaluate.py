@@ -42,11 +42,11 @@ def evaluate(
 ) -> None:
     """Compare a learned distance with the plain ones on rows that it was not learned from.
 
-    If fit learned from a part of DATA, the rows that it held out are scored. If DATA has test_idx,
-    the test rows are scored. Otherwise all rows of DATA are scored.
+    If fit learned from a part of DATA, the rows that it held out are scored. If
+    DATA has test_idx, the test rows are scored. Otherwise all rows are scored.
 
-    With --pairs, --positives or --relevance, or a folder in BEIR's layout (its qrels/test.tsv),
-    all given pairs or queries are scored.
+    With --pairs, --positives or --relevance, or a folder in BEIR's layout (its
+    qrels/test.tsv), all given pairs or queries are scored.
     """
     from ..side_by_side import compare
     from ._data import load_metric, read_data_for, read_lines, read_texts

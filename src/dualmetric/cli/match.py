@@ -11,11 +11,14 @@ from ._options import DataFile, Json, MetricFile, Texts, file_option, out_option
 SUFFIX = ".safetensors"
 
 _PAIRS = (
-    "Labelled pairs that the metric was not learned from: two row numbers, or in text two ids of "
-    "--ids, and 1 for the same or 0 for different (.csv, .tsv, .npy, .npz or .parquet)."
+    "Labelled pairs that the metric was not learned from: on each line two row numbers (with "
+    "--ids, two ids in a text file), and 1 (the same) or 0 (different). A .csv, .tsv, .npy, .npz "
+    "or .parquet file."
 )
-_TEST = "More labelled pairs, to score on."
-_PREVALENCE = "Share of same pairs among those to decide on, if not that of the labelled pairs."
+_TEST = "Other labelled pairs, to score the probabilities on."
+_PREVALENCE = (
+    "Share of same pairs among the pairs to decide on, if it differs from the labelled pairs."
+)
 _REPORT = "Write an HTML page with charts and the worst errors (on --test-pairs, if given)."
 
 
@@ -41,9 +44,9 @@ def match(
 ) -> None:
     """Turn distances into probabilities of a match, and find a threshold with a guarantee.
 
-    Without --precision, --recall or --fpr, the threshold is for a precision of 0.99. If there are
-    too few labelled pairs for the guarantee, the command says how many more are needed, and the
-    matcher is written without a threshold.
+    Without --precision, --recall or --fpr, the threshold is for a precision of
+    0.99. If there are too few labelled pairs for the guarantee, the command says
+    how many more are needed, and no threshold is given.
     """
     from dataclasses import asdict
 

@@ -52,7 +52,7 @@ def neighbors(
 def _numbers(values: list[str]) -> list[int]:
     texts = [text for value in values for text in re.split(r"[,\s]+", value.strip())]
     if wrong := [text for text in texts if not text.isdecimal()]:
-        raise ValueError(f"--query must be row numbers from 0 on; got {wrong[0]!r}")
+        raise ValueError(f"--query must be row numbers, counted from 0; got {wrong[0]!r}")
     return list(dict.fromkeys(map(int, texts)))
 
 

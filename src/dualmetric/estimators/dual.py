@@ -83,7 +83,7 @@ def _projections_option(purpose: str) -> Any:
         help=purpose,
         kw_only=False,
         low=1,
-        flag="How many random projections to learn in: 10 or more.",
+        flag="Number of random projections to learn in, 10 or more.",
     )
 
 
@@ -323,11 +323,12 @@ class SRP(DualEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_digits
     >>> from dualmetric import SRP
-    >>> X, y = load_iris(return_X_y=True)
-    >>> SRP(2, n_triplets=1000, random_state=0).fit(X, y).transform(X).shape[0]
-    150
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = SRP(10, n_components=2, n_triplets=1000, random_state=0).fit(X, y)
+    >>> model.transform(X).shape
+    (1797, 2)
     """
 
     space: ClassVar[str] = "projection"
@@ -346,11 +347,12 @@ class SPCA(DualEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_digits
     >>> from dualmetric import SPCA
-    >>> X, y = load_iris(return_X_y=True)
-    >>> SPCA(2, n_triplets=1000, random_state=0).fit(X, y).transform(X).shape[0]
-    150
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = SPCA(10, n_components=2, n_triplets=1000, random_state=0).fit(X, y)
+    >>> model.transform(X).shape
+    (1797, 2)
     """
 
     space: ClassVar[str] = "components"

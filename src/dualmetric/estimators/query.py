@@ -199,8 +199,9 @@ class QueryMetric(BaseEstimator):
             raise ValueError(f"prior must be None, 'identity', 'zero' or an array; got {prior!r}")
         if prior == "identity" and width != n_features:
             raise ValueError(
-                "prior='identity' needs queries and documents with as many features; they have "
-                f"{width} and {n_features}: use prior='zero' or an array of that shape"
+                "prior='identity' needs queries and documents with the same number of features; "
+                f"they have {width} and {n_features}: use prior='zero', or an array of shape "
+                f"({width}, {n_features})"
             )
         return np.eye(width) if prior == "identity" else None
 

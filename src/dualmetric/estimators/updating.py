@@ -57,8 +57,8 @@ class Updating(LearnedMetricEstimator, DualOptions):
         ``distance_bound_``. The first call also learns what stays fixed: the centre and unit of
         length, whitening and the random projection. Give it many rows; `rebase` learns these again.
 
-        `fit` keeps nothing to continue from: start with `partial_fit`, or with a prior that is the
-        metric of another estimator.
+        `partial_fit` cannot continue from `fit`: call it on a new estimator, which may have the
+        metric of another estimator as its prior.
 
         Parameters
         ----------
@@ -68,8 +68,8 @@ class Updating(LearnedMetricEstimator, DualOptions):
             What is known about these rows, as in `fit`. Without it, the first call only learns what
             stays fixed, and the metric is the prior.
         ids : str, int, or a sequence of these, optional
-            Name for all comparisons of this call, or one for each triplet or comparison; `forget`
-            takes them. Several may share one. Default: the number of the update, from 0.
+            Id of all comparisons of this call, or one id for each triplet or comparison; `forget`
+            takes ids. Several comparisons may share one. Default: the number of the update, from 0.
 
         Returns
         -------

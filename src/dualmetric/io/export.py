@@ -190,6 +190,10 @@ def to_onnx(metric: Any, path: str | os.PathLike[str]) -> None:
     onnx = import_extra("onnx", "onnx")
     onnxruntime = import_extra("onnxruntime", "onnx")
     matcher = None if isinstance(metric, Metric) else metric
+    if matcher is not None and not hasattr(matcher, "calibration_"):
+        hint = ": pass its metric_" if hasattr(metric, "metric_") else ""
+        found = type(metric).__name__
+        raise TypeError(f"metric must be a Metric or a fitted Matcher; got {found}{hint}")
     metric = metric if matcher is None else matcher.metric_
     landmarks = None if metric.first.lift is None else metric.first.lift.landmarks
     arrays = [metric.first.idf, landmarks]
@@ -422,7 +426,10 @@ def _float32(array: Array, name: str) -> Array:
 
 
 def _refuse_first_steps(metric: Metric, target: str) -> None:
-    """Refuse the steps before L."""
+    """Refuse the steps before L, and what is not a metric."""
+    if not isinstance(metric, Metric):
+        hint = ": pass its metric_" if hasattr(metric, "metric_") else ""
+        raise TypeError(f"metric must be a Metric; got {type(metric).__name__}{hint}")
     blocks = metric.first.blocks
     if blocks is not None and metric.first.kind == "cosine" and not blocks.are_columns:
         raise ValueError(

@@ -11,6 +11,7 @@ from .._arrays import judged
 from .._types import Array
 from ..metric import Metric
 from ..side_by_side import PRECISION_AT, mapped_rows
+from ..supervision._judged import Judged
 from . import _result
 from ._material import DISTANCES, clean, row_name
 from ._page import fill_page
@@ -62,6 +63,11 @@ def build_query_report(
     """
     rows = metric.open_rows(X)
     n = rows.shape[0]
+    if not isinstance(judgements, Judged):
+        raise TypeError(
+            f"judgements must be Positives or Relevance of dualmetric.supervision; got "
+            f"{type(judgements).__name__}"
+        )
     known = judgements.check(n)
     n_queries = n if known.queries is None else known.queries.shape[0]
     if query_names is not None and len(query_names) != n_queries:
