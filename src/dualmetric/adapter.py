@@ -29,11 +29,21 @@ RIDGE = 1e-3
 
 
 class Agreement(NamedTuple):
-    """How well the ranking of a `QueryAdapter` agrees with that of its metric."""
+    """How well the ranking of a `QueryAdapter` agrees with that of its metric.
 
-    mean: float  # share of the metric's first k documents that are among the adapter's first k
-    interval: tuple[float, float]  # of the mean, by the bootstrap over queries, at a level of 0.95
-    overlap: Array  # the share for each query
+    Attributes
+    ----------
+    mean : float
+        Share of the metric's first k documents that are among the adapter's first k.
+    interval : tuple of float
+        95 % interval of the mean, by the bootstrap over queries.
+    overlap : ndarray of shape (n_queries,)
+        The share for each query.
+    """
+
+    mean: float
+    interval: tuple[float, float]
+    overlap: Array
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -42,7 +52,7 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QueryAdapter:
-    """What to apply to queries so that an index of untouched documents ranks by a metric.
+    """A map of queries with which an index of untouched documents ranks by a metric.
 
     `Metric.query_adapter` makes it. The index must rank by the inner product.
 

@@ -84,7 +84,7 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     folder = data["folder"] or f"none: {DATA_VARIABLE} is not set"
     if data["folder"] and not data["exists"]:
         folder += " does not exist"
-    blas = [f"{b['library']} {b['version']}, {b['threads']} threads" for b in result["blas"]]
+    blas = [f"{b['library']} {b['version']}, threads: {b['threads']}" for b in result["blas"]]
     extras = {
         f"[{extra}]": "installed" if found else f"pip install 'dualmetric[{extra}]'"
         for extra, found in result["extras"].items()

@@ -232,7 +232,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         return self.metric_.distance(a, b)
 
     def score(self, X: Any, y: Any) -> float:
-        """How well the metric agrees with what is known about X.
+        """Score how well the metric agrees with what is known about X.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class Euclidean(OneToOneFeatureMixin, MetricEstimator):
     )
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Remember the width and the mean of X.
+        """Store the number of features and, for the cosine, the mean of X.
 
         Parameters
         ----------
@@ -345,8 +345,8 @@ class Euclidean(OneToOneFeatureMixin, MetricEstimator):
 
         Returns
         -------
-        Euclidean
-            Itself.
+        self
+            The fitted estimator.
         """
         check_options(self)
         rows, _ = open_rows(X, y if isinstance(y, str) else None)

@@ -42,21 +42,20 @@ def build_match_report(
     Parameters
     ----------
     matcher : Matcher
-        Fitted.
+        A fitted matcher.
     X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
         Rows in the features of its metric.
     pairs : Pairs
-        Labelled pairs, preferably ones that neither metric nor matcher was fitted to.
+        Labelled pairs, preferably pairs that neither the metric nor the matcher was fitted to.
     title : str
         Title of the page: for example, the name of the data.
     texts : sequence of str, optional
         One text per row, shown with the errors.
     threshold : Threshold, optional
-        Decides which pairs are accepted, and is shown in the charts; by default a probability of ½
-        decides.
+        Pairs up to its distance are accepted, and the charts show it. By default, pairs with a
+        probability of at least ½ are accepted.
     held_out : bool, default=True
-        Whether these pairs are others than those that the matcher was fitted to. If not, the page
-        says so.
+        Whether the matcher was fitted to other pairs than these. If not, the page says so.
     row_names : sequence of str or int, optional
         What the page calls each row: its id, or its number in a file. Rows are numbered from 0 if
         None.

@@ -15,11 +15,21 @@ MARGIN = Option("float", "How much farther than a relevant document.", low=-1, o
 
 
 class Negatives(NamedTuple):
-    """What `mine_negatives` found."""
+    """What `mine_negatives` found.
 
-    pairs: Array  # (N, 2): query and document; of each query the nearest documents first
-    known: int  # documents passed over because they are known to be relevant
-    too_close: int  # documents passed over by ``relative_margin``
+    Attributes
+    ----------
+    pairs : ndarray of shape (N, 2)
+        Query and document of each pair; for each query, the nearest documents first.
+    known : int
+        How many documents were skipped because they are known to be relevant.
+    too_close : int
+        How many documents were skipped because of ``relative_margin``.
+    """
+
+    pairs: Array
+    known: int
+    too_close: int
 
     def __str__(self) -> str:
         return (
@@ -45,9 +55,9 @@ def mine_negatives(
     positives : array-like of shape (N, 2)
         Query and document of each pair that is known to be relevant.
     queries : array-like or sparse matrix of shape (n_queries, n_features), optional
-        The queries; None where they are rows of ``documents``.
+        The queries; None if they are rows of ``documents``.
     depth : int, default=100
-        How many of the nearest documents to look at, relevant ones not counted.
+        How many of the nearest documents to look at, not counting relevant ones.
     relative_margin : float, optional
         Skip documents that are closer than 1 + ``relative_margin`` times the distance of the
         nearest relevant document: they may be relevant but not judged. None skips none. Check that
@@ -76,7 +86,7 @@ def mine_negatives(
     if asked.n_features != rows.n_features:
         raise ValueError(
             f"queries have {asked.n_features} features and documents have {rows.n_features}: "
-            "distances need the same features"
+            "give both with the same features"
         )
     index = check_pairs(positives, "positives", asked.shape[0], n)
     X = judged.below(rows.take(), asked.take())
