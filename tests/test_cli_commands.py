@@ -689,7 +689,7 @@ class TestTriplets:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("0,1,2\n0,1\n", "line 2 must be 3 row numbers with commas; got '0,1'"),
+            ("0,1,2\n0,1\n", "line 2 must be 3 row numbers, separated by commas; got '0,1'"),
             ("0,1,2\n0,1,red\n", "line 2 must be 3 row numbers"),
             ("0,1,2\n\n0,1,9999\n", "line 3 ([0, 1, 9999]) names a row that DATA does not have"),
             ("0,0,1\n", "anchor and positive are the same row"),
@@ -758,7 +758,7 @@ class TestComparisons:
         (folder / "c.csv").write_text("0,1,2,3\n0,1,2\n")
         line = refused("fit", data, "--comparisons", "c.csv")
         assert line == (
-            "--comparisons: c.csv: line 2 must be 4 row numbers with commas; got '0,1,2'"
+            "--comparisons: c.csv: line 2 must be 4 row numbers, separated by commas; got '0,1,2'"
         )
         (folder / "c.csv").write_text("0,0,1,2\n")
         assert "a and b are the same row" in refused("fit", data, "--comparisons", "c.csv")
@@ -1397,7 +1397,7 @@ class TestInfo:
             "rows +200 learned from, 100 held out",
         ):
             assert re.search(f"^{line}$", shown, re.M), line
-        assert "On what was held out when the metric was learned:" in shown
+        assert "Scores on what was held out when the metric was learned:" in shown
 
     def test_metric_of_another_origin(self, folder):
         Metric(np.eye(3)).save("m")

@@ -203,7 +203,10 @@ class TestPairs:
             ("0,1,1\n0,900,1\n", "line 2 ([0, 900]) names a row that DATA does not have"),
             ("a,b,same\n\n0,-1,1\n", "line 3 ([0, -1]) names a row that DATA does not have"),
             ("0,1,1\n4,4,0\n", "line 2 ([4, 4]) is a pair of a row with itself"),
-            ("0,1,1\n0,2\n", "line 2 must be 2 row numbers, and 1 (the same) or 0 (not) with"),
+            (
+                "0,1,1\n0,2\n",
+                "line 2 must be 2 row numbers, and 1 (the same) or 0 (not), separated by",
+            ),
             ("0,1,1\n0,2,yes\n", "line 2 must be 2 row numbers"),
             ("0,1,1\n0,2.5,1\n", "line 2 must be 2 row numbers"),
             ("0,1,3\n", "same must hold True or 1"),
@@ -380,7 +383,11 @@ class TestJudged:
         [
             ("positives", "0,1\n99,1\n", "line 2 ([99, 1]) names query 99, which does not exist"),
             ("positives", "0,1\n0,900\n", "line 2 ([0, 900]) names document 900"),
-            ("positives", "0,1,1\n", "line 1 must be the numbers of a query and a document with"),
+            (
+                "positives",
+                "0,1,1\n",
+                "line 1 must be the numbers of a query and a document, separated by",
+            ),
             ("relevance", "0,1\n", "line 1 must be the numbers of a query and a document, and a"),
             ("relevance", "0,1,1\n0,2,-1\n", "line 2 has the grade -1"),
             ("relevance", "q,d,g\n0,1,1\n\n0,1,2\n", "line 2 and line 4 give the same query"),
@@ -463,7 +470,7 @@ class TestFolder:
             (
                 "qrels/train.tsv",
                 "q1\td1",
-                "line 2 must be a query-id, a corpus-id and a score with",
+                "line 2 must be a query-id, a corpus-id and a score, separated by",
             ),
             ("qrels/train.tsv", "q1\td1\thigh", "line 2 must be a query-id"),
             ("corpus.jsonl", '{"_id": "d0"}', "corpus.jsonl: line 2 repeats the _id 'd0'"),

@@ -550,7 +550,7 @@ class TestSplitsOfLabels:
         [
             (np.arange(60) % 3, "classes", "at least four classes; y has 3: use cv=None"),
             (np.arange(60) % 5, "rows", "cv must be None, 'classes', .* got 'rows'"),
-            (np.arange(6) // 3, None, "too few rows .* score on .*settings of your own"),
+            (np.arange(6) // 3, None, "too few rows .* score on: .*settings of your own"),
             (np.arange(60) % 5, LeaveOneOut(), "too few rows .* score on"),
         ],
     )

@@ -259,7 +259,9 @@ def _read_text(path: Path, kind: _Kind, ids: Any, names: Sequence[Any] | None) -
             what = kind.line if ids is None else "a query-id, a corpus-id and a score"
             if numbers_of:
                 what = what.replace("row numbers", "ids or row numbers")
-            raise ValueError(f"line {place} must be {what} with {between}; got {line[:40]!r}")
+            raise ValueError(
+                f"line {place} must be {what}, separated by {between}; got {line[:40]!r}"
+            )
         n_columns = len(cells)
         if by_name:
             index.append([_row_of(cell, numbers_of, place) for cell in numbers])

@@ -163,6 +163,7 @@ def _shape(text: str, n_features: int) -> tuple[int, ...]:
     shape = tuple(map(int, parts))
     if prod(shape) != n_features:
         raise ValueError(
-            f"--image-shape: {text} is {prod(shape):,} numbers, but rows have {n_features:,}"
+            f"--image-shape: {text} is {prod(shape):,} numbers, but rows have {n_features:,}: give "
+            "the shape of the rows"
         )
     return shape

@@ -104,5 +104,5 @@ def _show(console: Any, result: dict[str, Any]) -> None:
         facts.append(("matcher", f"fitted to {known}{share}"))
     print_facts(console, [(printable(name), printable(value)) for name, value in facts])
     if result["scores"]:
-        console.print("On what was held out when the metric was learned:")
+        console.print("Scores on what was held out when the metric was learned:")
         console.print(score_table(result["scores"]))

@@ -158,11 +158,11 @@ class Threshold:
 
 
 class Evidence(NamedTuple):
-    """Labelled pairs, sorted by distance."""
+    """Labelled pairs: distance, label, and (n, 2) numbers of entities, sorted by distance."""
 
     distance: Array
     same: Array
-    entity: Array  # (n, 2) whole numbers; equal where both rows are of one entity
+    entity: Array
 
     @classmethod
     def of(cls, distance: Array, same: Array, entity: Array) -> "Evidence":
