@@ -567,6 +567,7 @@ class TestFoundByCampaigns:
             7526,  # blocks=dict
             7905,  # rows of a class that are all the same
             8205,  # reg so small that weights are infinite
+            16927,  # reg so small that the square of a norm is infinite
             100527,  # ARPACK's directions beyond the rank of sparse rows differ from call to call
             102236,  # a covariance that loses the differences of rows far from zero
             102410,  # a margin of 2**63

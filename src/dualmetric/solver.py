@@ -293,7 +293,7 @@ def _objectives(
     z = form.margins(comparisons.index, V).astype(np.float64) / reg_n + shift
     value, conjugate = weight * loss.value(z), weight * loss.conjugate(beta / weight)
     norm = float(np.sqrt(ops.column_dots(V, V).sum())) / reg_n
-    ridge = 0.5 * reg * norm**2
+    ridge = 0.5 * reg * norm * norm  # a power that is out of range would raise
     gap = np.maximum(value + conjugate + beta * z, 0.0).mean()
     dual = -float((conjugate + beta * shift).mean()) - ridge
     return Epoch(epoch, ridge + float(value.mean()), dual, float(gap))
