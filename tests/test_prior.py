@@ -447,8 +447,8 @@ def test_few_directions_are_those_that_differ_most(wide, monkeypatch, steps, spa
 @pytest.mark.parametrize("estimator", [DuRP, DuOri])
 def test_part_of_the_correction(data, steps, estimator, kind):
     X, given = data
-    M0 = matrix_of(kind if kind == "identity" else metrics(4)[kind], 4)
     prior = kind if kind == "identity" else metrics(4)[kind]
+    M0 = matrix_of(prior, 4)
     model = estimator(prior=prior, strength=0.3, reg=REG, scale=False, random_state=0).fit(X, given)
     step = 0.3 * (steps[0] if steps else 1.0)
     M = expected_matrix(model, X, given, M0, step)

@@ -159,9 +159,13 @@ def learn_posed(
 
 
 def weaker(found: DualFit, strength: float) -> DualFit:
-    """A fit of strength 1 as it is with another one, where it has a plain distance outside."""
-    assert found.change is not None
-    assert found.factor is not None
+    """Make a fit of strength 1 into the fit of another strength.
+
+    It is returned as it is where the metric is not a correction of the plain distance, or where
+    nothing was learned.
+    """
+    if found.change is None or found.factor is None:
+        return found
     before, after = (corrected_lengths(found.change * s, found.outside) for s in (1.0, strength))
     factor = found.factor * like(after / before, found.factor)
     return replace(found, factor=factor, change=found.change * strength)
@@ -341,7 +345,7 @@ def rebuild(
     scatter: Scatter | None = None,
     basis: Matrix | None = None,
 ) -> Corrected:
-    """Factor of the metric over the rows of X, and what is said of it.
+    """Rebuild the metric over the rows of X.
 
     The factor is None for the plain distance, and has no columns where nothing was learned.
     """

@@ -257,9 +257,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
             options = resolve_blocks(method(**base, blocks=search.blocks), d, field.names)
             full = stages.learn_posed(problem, LiftedRows(train), options, rng, clock)
             for one in settings:
-                if one.get("strength", 1.0) < 1.0 and full.change is None:
-                    continue  # nothing was learned
-                found = stages.weaker(full, one["strength"]) if "strength" in one else full
+                found = stages.weaker(full, one.get("strength", 1.0))
                 metric = method(**one, blocks=search.blocks).metric_of(found, training)
                 mapped = [metric.embedding(part) for part in (train, field.test)]
                 mapped = [part.positive if part.negative is None else part for part in mapped]
