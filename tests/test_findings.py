@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import make_blobs
 
 from dualmetric import LMNN, OASIS, SPCA, SRP, DuOri, DuRP, Euclidean, Metric, MetricCV, Whitening
 from dualmetric.io.atomic import replacing, write_atomically
@@ -224,6 +225,29 @@ class TestFinding5LastDigits:
         np.testing.assert_array_equal(first, second)
         first, second = (model.pair_distance(rows[:300], rows[300:600]) for model in models)
         np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4 * first.max())
+
+    @pytest.mark.parametrize("learner", [DuRP, OASIS])
+    @pytest.mark.parametrize("limit", [1.0 - 1e-6, 1.0], ids=["labels", "pairs"])
+    def test_a_comparison_at_the_limit_does_not_move_the_others(self, learner, limit):
+        """Rounding takes one comparison in or out; the metric changes little."""
+        rows, y = make_blobs(400, 8, centers=5, cluster_std=4.0, random_state=0)
+        rows /= 5.0
+        if limit == 1.0:
+            index = np.random.default_rng(0).choice(400, size=(2000, 2))
+            index = index[index[:, 0] != index[:, 1]]
+            y = Pairs(index, y[index[:, 0]] == y[index[:, 1]])
+        model = learner(n_triplets=20_000, scale=False, random_state=0)
+        near, far = np.split(rows[model.fit(rows, y).comparisons_.index], 2, axis=1)
+        margin = (np.diff(far, axis=1) ** 2 - np.diff(near, axis=1) ** 2).sum(axis=(1, 2))
+        early = margin[np.flatnonzero((margin > 0.5) & (margin < 1.0))[0]]
+        rows *= np.sqrt(limit / early)  # now its margin is at the limit
+        found, distances = [], []
+        for side in (1.0 - 1e-7, 1.0 + 1e-7):
+            model.fit(side * rows, y)
+            found.append(set(map(tuple, model.comparisons_.index.tolist())))
+            distances.append(model.metric_.pairwise(rows[:200]))
+        assert 1 <= len(found[0] ^ found[1]) <= 4
+        np.testing.assert_allclose(*distances, rtol=0, atol=1e-2 * distances[0].max())
 
     def test_the_same_seed_has_the_same_bits(self):
         rows, y = on_a_grid(300, np.float32)

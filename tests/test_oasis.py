@@ -14,6 +14,7 @@ from dualmetric._arrays.kernels import passive_aggressive_block
 from dualmetric.estimators.base import generator
 from dualmetric.estimators.oasis import _BLOCK, _oasis_epoch
 from dualmetric.problem import SCALE
+from dualmetric.solver import hashes_of, random_order
 from makers import make_classes
 
 FEW = {"n_triplets": 300, "random_state": 0}
@@ -60,8 +61,9 @@ def twin_fit(X, index, n_epochs, aggressiveness=0.1, seed=0, W=None, unit=1.0):
     """What fit and partial_fit must compute from given triplets, in the order they draw."""
     rng = np.random.default_rng(np.random.RandomState(seed).randint(2**31 - 1))
     W = np.eye(X.shape[1]) if W is None else W
+    hashes = hashes_of(index[:, [0, 1, 0, 2]])
     for _ in range(n_epochs):
-        W = online(X / unit, index[rng.permutation(len(index))], W, aggressiveness)[0]
+        W = online(X / unit, index[random_order(hashes, rng)], W, aggressiveness)[0]
     return W
 
 
@@ -229,7 +231,7 @@ def test_comparisons_of_two_pairs(data, rng):
     X, _ = data
     index = np.array([rng.choice(60, size=4, replace=False) for _ in range(300)])
     model = OASIS(0.05, max_epochs=1, scale=False, random_state=0).fit(X, Comparisons(index))
-    order = generator(0).permutation(len(index))
+    order = random_order(hashes_of(index), generator(0))
     W = np.eye(8)
     for a, b, c, d in index[order]:
         V = np.outer(X[a], X[b]) - np.outer(X[c], X[d])

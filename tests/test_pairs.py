@@ -101,6 +101,18 @@ class TestComparisons:
         found = compared(Pairs([[0, 1], [2, 3], [0, 2], [1, 3]], [1, 1, -1, -1]), X)
         assert len(found) == 4
 
+    def test_what_is_found_does_not_change_later_draws(self, monkeypatch):
+        monkeypatch.setattr("dualmetric.supervision.pairs.most_listed", lambda n: 0)
+        monkeypatch.setattr("dualmetric.supervision.pairs._FEWEST", 1)
+        X, y = make_clusters(60, 4, 3)
+        pairs = Pairs(*random_pairs(y, 300, np.random.default_rng(1))).check(60)
+        drawn = set()
+        for margin in (-1.0, 1e9):  # one takes more rounds than the other
+            rng = np.random.default_rng(0)
+            pairs.compare(X, 200, "active", margin, rng)
+            drawn.add(rng.random())
+        assert len(drawn) == 1
+
     def test_seed_decides(self, rng):
         X, y = make_clusters(60, 4, 3)
         pairs = Pairs(*random_pairs(y, 300, rng))

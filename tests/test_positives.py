@@ -94,6 +94,20 @@ class TestComparisons:
         expected = total / 10  # about 542, with a deviation of 20
         assert max(abs(count - expected) for count in counts.values()) < 100
 
+    def test_one_negative_less_changes_one_query(self):
+        D, Q, index = make_clicks()
+        _, known = in_fit(Positives(index, Q, depth=5), D, Q)
+        mined = mine_negatives(D, index, Q, depth=5).pairs + [len(D), 0]
+        for n in (1000, 291):  # all 300, and some of these
+            found = []
+            for negatives in (mined, np.delete(mined, 7, axis=0)):
+                drawn = known._drawn(negatives, n, np.random.default_rng(0))
+                found.append(as_set(np.column_stack(drawn[:3])))
+            gone, new = found[0] - found[1], found[1] - found[0]
+            assert {line[0] for line in gone} == {mined[7, 0]}
+            assert len(gone) == 2  # with each of two clicks
+            assert len(new) == (0 if n == 1000 else 2)
+
     def test_every_document_relevant(self):
         with pytest.raises(ValueError, match=r"no query has two documents to compare.*give other"):
             DuRP().fit(np.eye(3), Positives([[0, 0], [0, 1], [0, 2]], queries=np.ones((1, 3))))

@@ -103,6 +103,16 @@ class TestActive:
         assert len(found) == min(n_triplets, len(everything))
         assert as_set(found) <= everything
 
+    def test_what_is_found_does_not_change_later_draws(self, monkeypatch):
+        monkeypatch.setattr(sampling, "_BATCH", 100)
+        X, y = make_clusters(60, 3, 4)
+        drawn = set()
+        for margin in (-4.0, 1.0):  # one takes more batches than the other
+            rng = np.random.default_rng(0)
+            sample_triplets(X, y, 500, "active", rng, margin=margin)
+            drawn.add(rng.random())
+        assert len(drawn) == 1
+
     def test_draws_are_uniform_over_the_candidates(self):
         # one row alone in its class: a negative only. 2·1·4 + 3·2·3 = 26 other candidates
         y = np.array([0, 1, 2, 1, 0, 1])

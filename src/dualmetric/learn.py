@@ -328,6 +328,7 @@ def solve(
         max_epochs=options.max_epochs,
         tol=options.tol,
         rng=rng,
+        numbers=problem.numbers,
         callback=callback,
     )
     with np.errstate(all="ignore"):

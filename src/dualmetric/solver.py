@@ -14,6 +14,9 @@ and Δ = V/(λN) links the two (3). The first epoch is the modified SGD of Shale
 
 A similarity qᵀWd is learned by the same steps, with A_t = q(d⁺ − d⁻)ᵀ and Δ = W − W₀: see
 `Bilinear`.
+
+After a few epochs β depends on the order of the steps. Each epoch has a random order that follows
+from the rows that a comparison names, not from its place in the array: see `random_order`.
 """
 
 from collections.abc import Callable
@@ -118,6 +121,30 @@ class Bilinear(NamedTuple):
         return found
 
 
+def hashes_of(index: Array) -> Array:
+    """A 64-bit number for each comparison that looks random and depends on its rows alone."""
+    found = np.zeros(len(index), dtype=np.uint64)
+    for rows in index.T:
+        found += rows.astype(np.uint64)
+        found *= np.uint64(0x9E3779B97F4A7C15)  # odd, so that no two numbers become one
+        found ^= found >> np.uint64(32)
+    return found
+
+
+def random_order(hashes: Array, rng: np.random.Generator) -> Array:
+    """A random permutation, in which a comparison more or less leaves the others in their order.
+
+    A permutation of places would be another one. Then a single comparison that rounding lets in
+    would change the metric as much as another seed does. Repeated comparisons follow each other,
+    and act as one that has the sum of their weights.
+    """
+    keys = hashes * (rng.integers(2**64, dtype=np.uint64) | np.uint64(1))
+    low, high = ((keys >> np.uint64(shift)).astype(np.uint16) for shift in (32, 48))
+    # two stable sorts of 16 bits, which NumPy does by counting: as fast as a permutation
+    order = np.argsort(low, kind="stable")
+    return order[np.argsort(high[order], kind="stable")]
+
+
 def _form_of(Z: Matrix | Bilinear) -> Symmetric | Bilinear:
     return Z if isinstance(Z, Bilinear) else Symmetric(Z)
 
@@ -164,6 +191,7 @@ def solve_dual(
     max_epochs: int = 3,
     tol: float | None = None,
     rng: np.random.Generator,
+    numbers: Array | None = None,
     warm_start: Array | None = None,
     callback: Callable[[Epoch], object] | None = None,
 ) -> DualSolution:
@@ -188,6 +216,9 @@ def solve_dual(
         Stop when gap / primal is at most this.
     rng : numpy Generator
         Source of the random orders. The same state gives exactly the same result.
+    numbers : ndarray of shape (n_rows,), optional
+        Numbers of the rows from which the random orders follow, where Z holds some of the rows:
+        their numbers among all. By default, their numbers in Z.
     warm_start : ndarray of shape (n_comparisons,), optional
         Duals to start from; every epoch is then SDCA.
     callback : callable, optional
@@ -220,8 +251,11 @@ def solve_dual(
         if record(0):
             return DualSolution(beta, history)
     shift = 1.0 - comparisons.margin
+    hashes = hashes_of(comparisons.index if numbers is None else numbers[comparisons.index])
+    # of its own: the number of epochs must not change what is drawn after them
+    orders = np.random.default_rng(rng.integers(2**63))
     for epoch in range(1, max_epochs + 1):
-        order = rng.permutation(n)
+        order = random_order(hashes, orders)
         # laid out in the order of visiting: twice as fast as looking each comparison up
         ordered = [part.take(order, axis=0) for part in (comparisons.index, shift)]
         ordered += [weight.take(order), beta.take(order)]

@@ -20,6 +20,7 @@ from .._types import Array, Matrix
 from .._validation import warn
 from ..problem import LiftedRows, length_unit
 from ..recovery import positive_part
+from ..solver import hashes_of, random_order
 from ..supervision import Comparisons
 from ..supervision.sampling import n_triplets_option, sampler_option
 from .base import LearnedMetricEstimator, Training
@@ -114,9 +115,10 @@ class OASIS(LearnedMetricEstimator):
             unit, W = self.unit_, self.similarity_.copy()
             rows = rows.astype(W.dtype, copy=False)
         found = training.supervision.compare(rows, self.n_triplets, self.sampler, unit**2, rng)
+        hashes = hashes_of(found.index)
         with blas_threads_for(d), np.errstate(over="ignore", invalid="ignore"):
             for _ in range(self.max_epochs):
-                order = found._part(rng.permutation(len(found)))
+                order = found._part(random_order(hashes, rng))
                 _oasis_epoch(rows, order, W, float(self.aggressiveness), unit)
         if not np.isfinite(W).all():
             raise ValueError(ops.OUT_OF_RANGE)

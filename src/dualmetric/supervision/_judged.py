@@ -166,16 +166,19 @@ class Judged(Supervision):
         size = np.bincount(place, n_worse).astype(np.int64)[:, None]
         count = min(self.n_negatives, -(-n // len(asked)))
         step = np.arange(count)[None, :]
-        drawn = np.where(size <= count, step, rng.random((len(asked), count)) * size)
+        chance, other = rng.random((2, len(asked), count))
+        drawn = np.where(size <= count, step, chance * size)
         numbers = np.cumsum(size)[:, None] - size + drawn.astype(np.int64)
-        numbers = np.unique(numbers[step < size])
+        some = step < size
+        numbers, at = np.unique(numbers[some], return_index=True)
         if not len(numbers):
             raise ValueError(
                 "no query has two documents to compare: every document is relevant, or too close "
                 "by relative_margin; give other rows, or relative_margin=None"
             )
         if len(numbers) > n:
-            numbers = np.sort(rng.choice(numbers, n, replace=False))
+            # each by a number of its own: one more or less does not change which others stay
+            numbers = numbers[np.sort(np.argpartition(other[some][at], n)[:n])]
         better = np.searchsorted(ends, numbers, "right")
         worse = first[better] + numbers - (ends - n_worse)[better]
         near, far = order[better], order[worse]

@@ -135,6 +135,8 @@ class Pairs(Supervision):
         A comparison is in doubt if its different pair is not farther apart by more than the margin.
         If none is, all that were drawn are kept. No comparison is drawn twice.
         """
+        # of its own: how many rounds are needed must not change what is drawn after them
+        rng = np.random.default_rng(rng.integers(2**63))
         pairs = self._with_different(X.shape[0], rng)
         near, far = np.flatnonzero(pairs.same), np.flatnonzero(~pairs.same)
         distance = ops.sq_distances(X, *np.ascontiguousarray(pairs.index.T))

@@ -168,9 +168,9 @@ def _active(
 ) -> Callable[[Array], Array]:
     """A function that says which triples of row numbers have a margin below the given one.
 
-    One triplet more or less changes the order of all that follow, and so the metric. Rounding,
-    which depends on the number of threads and the device, must not decide which are active. If it
-    could, the margin is computed again, from differences in float64, and a tie is not active.
+    Rounding, which depends on the number of threads and the device, should not decide which are
+    active. If it could, the margin is computed again, from differences in float64, and a tie is not
+    active. Rows that differ in their last digits may still have other active triplets.
     """
     limit = margin - _TIE * abs(margin)
     longest = float(to_numpy(ops.row_lengths(X)).max())
@@ -198,6 +198,8 @@ def _active_triplets(
     X: Matrix, classes: _Classes, n_triplets: int, margin: float, rng: np.random.Generator
 ) -> Array:
     n = X.shape[0]
+    # of its own: how many batches are needed must not change what is drawn after them
+    rng = np.random.default_rng(rng.integers(2**63))
     is_active = _active(X, _margins(X), margin)
     if classes.count() <= most_listed(n_triplets):
         candidates = rng.permutation(classes.all())  # before they are compared: see below
