@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 from dualmetric import DuOri, DuRP
 from dualmetric._arrays import ops
@@ -261,9 +262,12 @@ def test_rows_far_apart_in_the_file_are_found(estimator, rng):
     # comparisons name few of many rows: only those are copied, and they keep their numbers
     X, _ = make_classes(400)
     index = 7 + 13 * random_comparisons(30, 50, rng)
-    small = estimator(random_state=0, scale=False).fit(X[7::13], Comparisons((index - 7) // 13))
-    large = estimator(random_state=0, scale=False).fit(X, Comparisons(index))
-    assert_near(large.metric_.matrix(), small.metric_.matrix(), 1e-10)
+    # solved: the order of the steps follows from the numbers of the rows
+    solved = {"loss": "smoothed_hinge", "max_epochs": 5000, "tol": 1e-13}
+    model = estimator(random_state=0, scale=False, **solved)
+    small = clone(model).fit(X[7::13], Comparisons((index - 7) // 13))
+    large = model.fit(X, Comparisons(index))
+    assert_near(large.metric_.matrix(), small.metric_.matrix(), 1e-5)
     assert_array_equal(large.comparisons_.index, index)
 
 

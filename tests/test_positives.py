@@ -97,7 +97,7 @@ class TestComparisons:
     def test_one_negative_less_changes_one_query(self):
         D, Q, index = make_clicks()
         _, known = in_fit(Positives(index, Q, depth=5), D, Q)
-        mined = mine_negatives(D, index, Q, depth=5).pairs + [len(D), 0]
+        mined = mine_negatives(D, index, Q, depth=5).pairs + np.array([len(D), 0])
         for n in (1000, 291):  # all 300, and some of these
             found = []
             for negatives in (mined, np.delete(mined, 7, axis=0)):

@@ -122,9 +122,16 @@ class Bilinear(NamedTuple):
 
 
 def hashes_of(index: Array) -> Array:
-    """A 64-bit number for each comparison that looks random and depends on its rows alone."""
+    """A 64-bit number for each comparison that looks random and depends on its rows alone.
+
+    It does not depend on the order of the two rows of a pair.
+    """
+    columns = list(index.T)
+    if len(columns) == 4:
+        a, b, c, d = columns
+        columns = [np.minimum(a, b), np.maximum(a, b), np.minimum(c, d), np.maximum(c, d)]
     found = np.zeros(len(index), dtype=np.uint64)
-    for rows in index.T:
+    for rows in columns:
         found += rows.astype(np.uint64)
         found *= np.uint64(0x9E3779B97F4A7C15)  # odd, so that no two numbers become one
         found ^= found >> np.uint64(32)

@@ -155,9 +155,10 @@ class Judged(Supervision):
             np.concatenate([np.zeros(len(negatives)), self.grade]), return_inverse=True
         )
         asked, place = np.unique(index[:, 0], return_inverse=True)
-        # sorted by query and grade: of a query, documents of lower grades come first
+        # sorted by query and grade: of a query, documents of lower grades come first; then by their
+        # numbers, so that it does not matter which of two documents at one distance is nearer
         key = place * len(levels) + level
-        order = np.argsort(key, kind="stable")
+        order = np.lexsort((index[:, 1], key))
         key, place = key[order], place[order]
         first = np.searchsorted(key, place * len(levels))
         n_worse = np.searchsorted(key, key) - first
