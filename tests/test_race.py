@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 from dualmetric import DuRP, Euclidean, MetricCV, RidgeMetric
 from dualmetric.estimators import _choice
-from dualmetric.estimators._race import Race, estimated_means, is_behind, paired
+from dualmetric.estimators._race import Race, better_plain, estimated_means, is_behind, paired
 from dualmetric.intervals import best_of_gains, best_of_interval
 from dualmetric.supervision import Labels, Pairs, Split
 from makers import make_classes
@@ -26,13 +26,13 @@ def split_of(table, heats=None, queries=None, also=None):
     return Split(None, None, None, judge, heats, also, queries)
 
 
-def race_of(*tables, methods=None, heats=None, queries=None):
+def race_of(*tables, methods=None, heats=None, queries=None, by_mean=False):
     race = Race()
     n = len(tables[0])
     methods = methods or ["Euclidean", "Euclidean", *["DuRP"] * (n - 2)]
     for number, table in enumerate(tables):
         part = None if queries is None else queries[number]
-        race.start(split_of(table, heats, part))
+        race.start(split_of(table, heats, part)._replace(by_mean=by_mean))
         for place, method in enumerate(methods):
             params = {"number": place, "distance": "cosine"}
             race.enter(method, params, (0, place), 0.1, stays=method == "Euclidean")
@@ -93,6 +93,19 @@ def test_the_mean_of_one_that_dropped_out_is_relative_to_the_best():
     assert is_behind(scores[0] - scores[1])
 
 
+def test_few_differences_leave_nobody_behind():
+    assert is_behind(np.full(8, -1.0))
+    assert not is_behind(np.full(7, -1.0))
+    assert not is_behind(np.append(np.full(7, -1.0), np.nan))
+
+
+def test_the_cosine_is_the_better_plain_distance_in_doubt():
+    apart = np.resize([0.1, -0.1], 40)  # the error of its mean is 0.016
+    assert better_plain(np.array([apart + 0.01, np.zeros(40)])) == 1
+    assert better_plain(np.array([apart + 0.02, np.zeros(40)])) == 0
+    assert better_plain(np.array([apart[:6] + 0.2, np.zeros(6)])) == 1  # too few to say
+
+
 def test_no_more_candidates_after_the_deadline():
     race = Race(deadline=-np.inf)
     race.start(split_of(make_scores([0.5])))
@@ -118,6 +131,20 @@ def test_the_plain_distance_is_kept_without_a_gain():
     choice = _choice.choose(race)
     assert choice["kept"].method == "Euclidean"
     assert choice["best_score_"] == choice["best_plain_"][1] == choice["expected_score_"]
+
+
+def test_few_classes_decide_by_the_mean():
+    """The gain is not beyond chance, and the best is taken in place of the simplest."""
+    table = np.zeros((4, 5))
+    table[2], table[3] = [0.02, 0.03, -0.02, 0.02, 0.01], [0.03, 0.04, -0.03, 0.03, 0.02]
+    methods = ["Euclidean", "Euclidean", "Whitening", "DuRP"]
+    careful, bold = (race_of(table, methods=methods, by_mean=by_mean) for by_mean in (False, True))
+    assert _choice.choose(careful)["kept"].method == "Euclidean"
+    chosen = _choice.choose(bold)
+    assert chosen["kept"].method == "DuRP"
+    assert chosen["gain_interval_"][0] < 0.0
+    worse = race_of(-table, methods=methods, by_mean=True)
+    assert _choice.choose(worse)["kept"].method == "Euclidean"
 
 
 def test_slow_candidates_are_left_out_when_time_is_short():

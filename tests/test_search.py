@@ -112,13 +112,21 @@ def test_more_is_held_out_while_there_is_doubt(monkeypatch):
         assert n_splits(480) == expected
 
 
-def test_classes_are_held_out_in_halves():
-    codes = np.arange(60) % 5
-    parts = list(splits(np.zeros((60, 1)), codes, "classes", 0))
+@pytest.mark.parametrize(("n_classes", "n_folds", "n_times"), [(4, 2, 3), (7, 3, 2), (20, 3, 1)])
+def test_classes_are_held_out_in_folds(n_classes, n_folds, n_times):
+    codes = np.arange(120) % n_classes
+    parts = list(splits(np.zeros((120, 1)), codes, "classes", 0))
     for part in parts:
         assert not set(codes[part.train_rows]) & set(codes[part.test_rows])
-    assert_array_equal(parts[0].train_rows, parts[1].test_rows)
-    # rows of other classes do not vote: held-out rows are each other's neighbours
+        assert_array_equal(part.queries, codes[part.test_rows])  # each class counts once
+    assert len(parts) == n_folds * n_times
+    held = np.concatenate([part.test_rows for part in parts])
+    assert_array_equal(np.bincount(held), n_times)
+
+
+def test_rows_of_other_classes_do_not_vote():
+    codes = np.arange(60) % 5
+    # held-out rows are each other's neighbours
     part = next(splits(np.zeros((60, 1)), codes, "classes", 0, "knn"))
     right = codes[part.test_rows][:, None].astype(np.float64)
     assert (part.judge(None, right) == 1.0).all()
@@ -493,6 +501,10 @@ def test_unseen_classes(scoring):
     X, y = make_data()
     search = MetricCV(cv="classes", scoring=scoring, **SMALL).fit(X, y)
     assert "split1_test_score" in search.cv_results_
+    assert search.held_out_ == "classes"
+    priors = search.cv_results_["param_prior"]
+    assert {*priors[search.cv_results_["estimator"] == "DuOri"]} == {"identity", "whitening"}
+    assert "DuRP" not in search.cv_results_["estimator"]  # without a prior, new classes may suffer
     assert 0 <= search.cv_results_["mean_test_score"].min() <= search.best_score_ <= 1
 
 

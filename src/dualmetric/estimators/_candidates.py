@@ -29,7 +29,7 @@ from ..recovery import DEFAULT_WIDE_RANK, Directions
 from ..scatter import DENSE_LIMIT, scatter_of
 from ..supervision import Labels, Pairs, Split, Supervision
 from ..supervision._judged import Judged
-from ._race import Race
+from ._race import Race, better_plain
 from .base import Training, generator
 from .dual import DuOri, DuRP
 from .ridge import RidgeMetric
@@ -44,6 +44,7 @@ _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7), 2
 _PRIOR_REGS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1)
 _PRIOR_TRIPLETS = 50_000
 _PRIOR_PROJECTIONS = 300
+_LABEL_REGS, _LABEL_PROJECTIONS = (1e-3, 1e-2, 1e-1), 100
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
 _WIDE_RANK = 100
@@ -95,16 +96,13 @@ def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
     Yields the name of an estimator after each group of candidates. The first group holds the plain
     distances. A prior is that of ``distance``, or of the better one of them.
     """
-    plain = [
-        field.scored("Euclidean", {}, (field.train, field.test), (name,), 0.0)
-        for name in ("euclidean", "cosine")
-    ]
+    field.scored("Euclidean", {}, (field.train, field.test), ("euclidean", "cosine"), 0.0)
     yield "Euclidean"
     if distance is None:
-        distance = ("euclidean", "cosine")[int(np.argmax(plain))]
+        distance = ("euclidean", "cosine")[better_plain(field.race.scores())]
     yield from _corrected(field, distance)
     if "scatter" in field.families:
-        yield from _whitened(field)
+        yield from _whitened(field, (distance,) if field.race.by_mean else field.search.distances)
     for lift in _lifts(field.train, field.search, field.families):
         yield from _in_space(field, lift)
 
@@ -123,8 +121,11 @@ def families_of(search: Any, supervision: Supervision, n_features: int) -> list[
     if isinstance(supervision, Pairs | Judged) and n_features > _ALL_DIRECTIONS:
         return ["identity"]
     new_classes = isinstance(search.cv, str) and n_features <= DENSE_LIMIT
-    if isinstance(supervision, Labels) and not new_classes:
-        families = [name for name in families if name not in ("identity", "whitening")]
+    if isinstance(supervision, Labels):
+        left_out = ["identity", "whitening"]
+        if new_classes:  # metrics without a prior are worse for these than the plain cosine
+            left_out = ["ridge", "dual", "lifted"] if search.max_components is None else []
+        families = [name for name in families if name not in left_out]
     return families
 
 
@@ -229,15 +230,18 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
     train, search = field.train, field.search
     n, d = train.shape
     known = field.split.train
-    # the size of the correction matters, and few projections make it too large
-    method: Any = DuOri if d <= _ALL_DIRECTIONS else DuRP
+    # the size of the correction matters, and few projections find it well only where comparisons
+    # are as many as those of labels
+    labelled = isinstance(known, Labels)
+    method: Any = DuOri if d <= (_LABEL_PROJECTIONS if labelled else _ALL_DIRECTIONS) else DuRP
+    regs = _WIDE_REGS if d > DENSE_LIMIT else _LABEL_REGS if labelled else _PRIOR_REGS
     training = Training(open_rows(train)[0], known, np.arange(n), train, known)
     for setting in _prior_settings(field):
         begin = perf_counter()
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
         params["n_triplets"] = min(search.n_triplets, _PRIOR_TRIPLETS)
         if method is DuRP:
-            params["n_projections"] = _PRIOR_PROJECTIONS
+            params["n_projections"] = _LABEL_PROJECTIONS if labelled else _PRIOR_PROJECTIONS
         if d > DENSE_LIMIT:
             params["n_components"] = _WIDE_RANK
         if not field.race.wants(method.__name__, params):
@@ -245,7 +249,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         after_sampling = generator(field.seed)
         options = resolve_blocks(method(**params, blocks=search.blocks), d, field.names)
         problem = stages.pose(train, known, options, after_sampling)
-        for reg in _PRIOR_REGS if d <= DENSE_LIMIT else _WIDE_REGS:
+        for reg in regs:
             base = {**params, "reg": reg}
             settings = [base]
             if d > DENSE_LIMIT:
@@ -267,7 +271,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         yield method.__name__
 
 
-def _whitened(field: Field) -> Iterator[str]:
+def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
     """Candidates of `Whitening`: all directions of whitened rows, and no comparisons."""
     train, test = field.train, field.test
     n, d = train.shape
@@ -287,7 +291,7 @@ def _whitened(field: Field) -> Iterator[str]:
         root = scatter_of(train, within, shrinkage, d, W).root()
         mapped = ops.dot(train, root), ops.dot(test, root)
         spent = perf_counter() - begin
-        best = field.scored("Whitening", params, mapped, field.search.distances, spent)
+        best = field.scored("Whitening", params, mapped, distances, spent)
         begin = perf_counter()
         return best
 

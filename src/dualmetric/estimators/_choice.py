@@ -6,7 +6,7 @@ import numpy as np
 
 from .._types import Array
 from ..intervals import best_of_gains, bootstrap_interval
-from ._race import Candidate, Race, estimated_means, known_mean, paired
+from ._race import Candidate, Race, better_plain, estimated_means, known_mean, paired
 
 # On documents that were not judged, a metric may be worse than the plain distance by two points at
 # most, and by three standard errors: chosen on scifact and stackfaq.
@@ -31,7 +31,7 @@ def choose(
     candidates, scores = race.candidates, race.scores()
     means = estimated_means(scores)
     plain = np.array([one.method == "Euclidean" for one in candidates])
-    best_plain = int(np.argmax(np.where(plain, means, -np.inf)))
+    best_plain = better_plain(scores)
     most = np.inf if max_components is None else max_components
     narrow = most < n_features  # then the plain distance is not allowed, however good it is
     allowed = ~plain & np.array([narrow or not one.dropped for one in candidates])
@@ -46,11 +46,15 @@ def choose(
     place, gain, expected = best_plain, (0.0, 0.0), float(means[best_plain])
     gains = _gains(race, allowed, scores, best_plain)
     if gains:
-        better = [family for family, (_, low, _) in gains.items() if low > 0.0 or narrow]
+        better = [
+            family
+            for family, (mean, low, _) in gains.items()
+            if (mean if race.by_mean else low) > 0.0 or narrow
+        ]
         if better:
             allowed &= np.array([_family(one) in better for one in candidates])
             best = int(np.argmax(np.where(allowed, means, -np.inf)))
-            place = _simplest(race, scores, means, allowed, best)
+            place = best if race.by_mean else _simplest(race, scores, means, allowed, best)
             family = _family(candidates[place])
             champion = max(means[allowed & _of_family(candidates, family)])
             expected += gains[family][0] - (champion - means[place])
@@ -86,11 +90,12 @@ def _gains(
     """Expected gain of each family over the plain distance, and the ends of its interval.
 
     Families are tested one by one, so that a large family, whose best candidate is in doubt, does
-    not hide the gain of a small one. All intervals hold together with 95 % confidence.
+    not hide the gain of a small one. All lower ends hold together with 95 % confidence, and each
+    interval holds with at least 95 %.
     """
     candidates = race.candidates
     families = sorted({_family(one) for one, ok in zip(candidates, allowed, strict=True) if ok})
-    level = 1.0 - 0.05 / max(len(families), 1)
+    level = 1.0 - 0.1 / max(len(families), 2)
     return {
         family: best_of_gains(
             scores[allowed & _of_family(candidates, family)],
@@ -105,7 +110,7 @@ def _gains(
 def not_worse(guard: Race) -> list[Candidate]:
     """Candidates that are not clearly worse than the plain distance."""
     scores = guard.scores()
-    best_plain = int(np.argmax(known_mean(scores[:2])))
+    best_plain = better_plain(scores)
     mean, error = paired(scores - scores[best_plain])
     allowed = (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
     allowed[:2] = True

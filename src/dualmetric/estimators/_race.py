@@ -18,6 +18,8 @@ from ..supervision import Split
 BEHIND = 3.0
 """Standard errors behind the leader at which a candidate drops out."""
 
+_ENOUGH = 8  # differences; of fewer, the standard error is not known well enough
+
 
 @dataclass(eq=False)
 class Candidate:
@@ -48,6 +50,7 @@ class Race:
         self.out_of_time = False
         self._known: dict[str, Candidate] = {}
         self.mutual = False  # whether queries are each other's answers
+        self.by_mean = False  # see `Split`
         self._queries: list[Array] = []  # numbers of the queries of each split
 
     @property
@@ -62,7 +65,7 @@ class Race:
 
     def start(self, split: Split) -> None:
         """Continue with another split."""
-        self._split, self.mutual = split, split.mutual
+        self._split, self.mutual, self.by_mean = split, split.mutual, split.by_mean
         self._leader: Array | None = None
         self._queries.append(np.empty(0, dtype=np.int64))
 
@@ -182,10 +185,24 @@ def paired(differences: Array) -> tuple[Array, Array]:
     return mean, np.sqrt((apart**2).sum(axis=-1) / n / np.maximum(n - 1, 1))
 
 
+def better_plain(scores: Array) -> int:
+    """The place of the better plain distance: the cosine unless the Euclidean is clearly better.
+
+    The first two rows of ``scores`` are the Euclidean distance and the cosine. Where they differ by
+    less than a standard error, the cosine is more often the better one on new rows and classes.
+    """
+    mean, error = paired(scores[0] - scores[1])
+    return 0 if mean > error and _are_enough(scores[0]) else 1
+
+
 def is_behind(differences: Array) -> bool:
-    """Whether differences to the leader are clearly negative."""
+    """Whether differences to the leader are clearly negative, and enough to say so."""
     mean, error = paired(differences)
-    return bool(mean + BEHIND * error < 0.0)
+    return bool(_are_enough(differences) and mean + BEHIND * error < 0.0)
+
+
+def _are_enough(scores: Array) -> bool:
+    return int(np.count_nonzero(~np.isnan(scores))) >= _ENOUGH
 
 
 def estimated_means(scores: Array) -> Array:

@@ -27,7 +27,7 @@ from ..supervision.sampling import n_triplets_option
 from ._candidates import Field, families_of, fixed_options, n_groups, run_candidates
 from ._choice import best_of_families, choose, not_worse, on_guard, results
 from ._estimate import Estimate, estimate_dual
-from ._race import Candidate, Race, known_mean
+from ._race import Candidate, Race, better_plain
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
 from .dual import DuOri, DuRP
 from .ridge import RidgeMetric
@@ -75,7 +75,10 @@ class MetricCV(LearnedMetricEstimator):
     Of the candidates within one standard error of the best, the simplest is chosen (linear before
     lifted, whitening before ridge before DuRP, few directions before many), and learned again from
     all rows. If none is better than the better plain distance by more than chance (a bootstrap
-    interval over held-out queries), the plain distance is kept: see ``recommend()``.
+    interval over held-out queries), the plain distance is kept: see ``recommend()``. With
+    ``cv="classes"`` only metrics with a prior and `Whitening` are tried, unless ``max_components``
+    is given, and the best one is chosen if its expected gain is positive: few classes can rarely
+    show that a gain is beyond chance, and a prior makes large losses unlikely.
 
     {sections}
     best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
@@ -95,7 +98,7 @@ class MetricCV(LearnedMetricEstimator):
     families_ : list of dict
         The best candidate of each family: its name, its score, and the 95 % interval of the score.
     held_out_ : str
-        What was held out: "rows", "pairs", "queries" or "comparisons".
+        What was held out: "rows", "classes", "pairs", "queries" or "comparisons".
     cv_results_ : dict of ndarrays
         As in `GridSearchCV`: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
         ``std_test_score``, ``rank_test_score``, ``mean_fit_time`` (of the part that settings
@@ -109,9 +112,9 @@ class MetricCV(LearnedMetricEstimator):
     refit_time_ : float
         Seconds that learning the chosen metric from all rows took.
     gain_interval_ : tuple of float
-        95 % interval of the gain of the chosen family over the better plain distance. In each draw,
-        the best candidate of the family is judged on queries that it was not chosen by. The
-        interval allows for the number of families.
+        Interval of the gain of the chosen family over the better plain distance, which holds with
+        at least 95 % confidence. In each draw, the best candidate of the family is judged on
+        queries that it was not chosen by. The lower ends of all families hold together.
     new_documents_ : tuple of float or None
         With judgements and ``cv=None``: the scores of the choice and of the better plain distance
         on queries about documents that were not judged in training.
@@ -147,9 +150,10 @@ class MetricCV(LearnedMetricEstimator):
         help="What is held out. None holds out the last quarter of each class (for triplets or "
         "comparisons, a random quarter). If there are few rows, or it is in doubt whether any "
         "metric is better than the plain distances, further quarters follow, up to all four. A "
-        'number is the number of folds, as in scikit-learn. "classes" holds out one half of the '
-        "classes, then the other: choose it if the metric will be used for classes that it has "
-        'not seen. For judgements, "queries" holds out queries at random, and "documents" holds '
+        'number is the number of folds, as in scikit-learn. "classes" holds out a third of the '
+        "classes, then the others (of few classes halves, several times): choose it if the metric "
+        "will be used for classes that it has not seen. Each class then counts once, whatever its "
+        'size. For judgements, "queries" holds out queries at random, and "documents" holds '
         "out queries about documents that no other query is about; None chooses the best on the "
         "first among those that are not worse than the plain distance on the second. With groups, "
         "whole groups are held out.",
@@ -193,7 +197,9 @@ class MetricCV(LearnedMetricEstimator):
         'distances and ``prior="identity"`` are then tried.',
         type="list or dict",
     )
-    n_projections: int = option("int", default=50, help="As in `DuRP`; 400 with a prior.", low=1)
+    n_projections: int = option(
+        "int", default=50, help="As in `DuRP`; with a prior 300, and 100 for labels.", low=1
+    )
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
     max_rows: int | None = max_rows_option()
@@ -291,7 +297,7 @@ class MetricCV(LearnedMetricEstimator):
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
                 self._run(field, distance, callback)
             if distance is None:
-                plain = max(current.candidates[:2], key=lambda one: known_mean(one.parts[0]))
+                plain = current.candidates[better_plain(current.scores())]
                 distance = plain.params["distance"]
             if split.guard:
                 continue
@@ -310,7 +316,7 @@ class MetricCV(LearnedMetricEstimator):
         choice |= {
             "cv_results_": results(race),
             "families_": best_of_families(race),
-            "held_out_": supervision.held_out,
+            "held_out_": "classes" if race.by_mean else supervision.held_out,
             "new_documents_": on_guard(guard, choice["kept"]) if guard.candidates else None,
         }
         return self._refit(training, choice, scoring, seed)
@@ -379,10 +385,11 @@ class MetricCV(LearnedMetricEstimator):
                 f"{low:+.1f} to {high:+.1f} points)."
             )
         chosen = ", ".join(f"{key}={value!r}" for key, value in self.best_params_.items())
+        doubt = "" if low > 0.0 else ", which may be chance"
         return (
             f"Use {method}({chosen}): {name} {100 * self.best_score_:.1f} % on held-out "
             f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % (a gain of "
-            f"{low:.1f} to {high:.1f})."
+            f"{low:.1f} to {high:.1f} points{doubt})."
         )
 
     def plot(self, ax: Any = None) -> Any:

@@ -31,6 +31,8 @@ class Split(NamedTuple):
     also: dict[str, Callable[..., Array]] | None = None  # other scores, by name
     queries: Array | None = None  # a number for each query, where several splits may share them
     mutual: bool = False  # whether held-out rows rank each other: see `intervals.best_of_gains`
+    # whether a gain counts if its mean is positive, because so few classes can show no more
+    by_mean: bool = False
     # whether it only says which metrics are worse than the plain distance, and does not count
     guard: bool = False
 

@@ -28,6 +28,7 @@ _FEW_ROWS = 400  # up to which more parts are held out while there is doubt
 _REPEATS = 6
 _FIRST_HEAT = 300  # held-out rows that every candidate is scored on
 _SHARE = 0.25
+_ENOUGH_CLASSES = 12  # held out, counted as often as they are
 
 
 class Labels(Supervision):
@@ -154,7 +155,7 @@ class Labels(Supervision):
                 raise ValueError(
                     f"cv must be None, 'classes', a number of folds or a splitter; got {cv!r}"
                 )
-            parts = _halves_of_classes(codes, rng)
+            parts = _folds_of_classes(codes, rng)
         else:
             try:
                 parts = list(check_cv(cv, codes, classifier=True).split(codes, codes))
@@ -180,10 +181,12 @@ class Labels(Supervision):
                 known[test],
                 learned,
                 judge,
-                heats if len(heats[1]) else None,
+                heats if len(heats[1]) and cv != "classes" else None,
                 judges,
-                known[test],
-                mutual=scoring != "knn" or cv == "classes",
+                # rows of one class say the same about new classes, so each class counts once
+                codes[test] if cv == "classes" else known[test],
+                mutual=scoring != "knn" and cv != "classes",
+                by_mean=cv == "classes",
             )
 
 
@@ -224,16 +227,20 @@ def _at_random(codes: Array, rng: np.random.Generator) -> Iterator[tuple[Array, 
         )
 
 
-def _halves_of_classes(codes: Array, rng: np.random.Generator) -> list[tuple[Array, Array]]:
+def _folds_of_classes(codes: Array, rng: np.random.Generator) -> list[tuple[Array, Array]]:
+    """Thirds of the classes, or halves of fewer than six; few classes are divided several times."""
     n_classes = int(codes.max()) + 1
     if n_classes < 4:
         raise ValueError(
-            "cv='classes' learns from one half of the classes and ranks the other, which needs at "
+            "cv='classes' learns from some of the classes and ranks the others, which needs at "
             f"least four classes; y has {n_classes}: use cv=None"
         )
-    first = np.isin(codes, rng.permutation(n_classes)[: n_classes // 2])
-    halves = (np.flatnonzero(first), np.flatnonzero(~first))
-    return [halves, halves[::-1]]
+    parts = []
+    for _ in range(-(-_ENOUGH_CLASSES // n_classes)):
+        for held in np.array_split(rng.permutation(n_classes), min(3, n_classes // 2)):
+            is_held = np.isin(codes, held)
+            parts.append((np.flatnonzero(~is_held), np.flatnonzero(is_held)))
+    return parts
 
 
 def _check_part(codes: Array, purpose: str) -> None:
