@@ -61,6 +61,11 @@ def check_prior(options: Any, n_features: int) -> None:
     """Refuse a prior that does not fit the rows or other options."""
     prior = options.prior
     if prior is None:
+        if options.strength != 1.0:
+            raise ValueError(
+                f"strength={options.strength:g} is a share of the correction to a prior, and there "
+                "is none: use prior='identity', or leave strength out"
+            )
         return
     is_name = isinstance(prior, str)
     if is_name and prior not in ("identity", "whitening"):

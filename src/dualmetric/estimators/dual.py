@@ -54,7 +54,7 @@ def _strength_option() -> Any:
         default=1.0,
         help="With a prior: the share of the learned correction Δ that is added to the prior, "
         "M₀ + strength·Δ. Above 0 and at most 1. With many features, values below 1 often rank "
-        "rows better that were not learned from. Without a prior it has no effect.",
+        "rows better that were not learned from. Without a prior, it must be 1.",
         low=0,
         high=1,
         above=True,
