@@ -155,9 +155,9 @@ def test_plain_distances_see_weighted_counts():
             result[name].average_precision, expected[name].average_precision
         )
         np.testing.assert_array_equal(result[name].knn_correct, expected[name].knn_correct)
-    np.testing.assert_array_equal(
-        plain_rows(Metric(factor, idf=idf), counts).toarray(), weighted.toarray()
-    )
+    before = Metric(None, 12, distance="cosine", idf=idf)
+    for metric in (Metric(factor, idf=idf), Metric(factor, before=before)):
+        np.testing.assert_array_equal(plain_rows(metric, counts).toarray(), weighted.toarray())
 
 
 def test_bad_input_says_what_to_do():

@@ -146,7 +146,7 @@ def compare(
 
 def plain_rows(metric: Metric, X: Any) -> Matrix:
     """Rows as the metric's L takes them: float64, after tf-idf weighting where it has one."""
-    return metric.weighted(ops.to_float64(to_numpy(metric.open_rows(X).take())))
+    return metric.first.weighted(ops.to_float64(to_numpy(metric.open_rows(X).take())))
 
 
 def mapped_rows(metric: Metric, parts: list[Any]) -> dict[str, Any]:
