@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dualmetric import Matcher, Metric, Pairs
+from terminal import shown_on_terminal
 from test_cli_commands import call, folder, run  # noqa: F401
 from test_matching import things
 
@@ -210,8 +212,9 @@ def test_refusals(files):
     assert "must end in .csv or .parquet" in refused(*base, "-o", "pairs.npy")
     line = refused(*base, "--precision", 1, "--recall", 1)
     assert "--precision and --recall cannot be combined: give one" in line
-    line = refused(*base, "--precision", 0.9, "--threshold", 1)
-    assert "--threshold and --precision cannot be combined" in line
+    for flag in (("--precision", 0.9), ("--hubs",), ("--confidence", 0.9)):
+        line = refused(*base, *flag, "--threshold", 1)
+        assert f"--threshold accepts pairs without a guarantee, so {flag[0]} does not apply" in line
     assert "cannot support precision ≥ 0.99" in refused(*base)
     assert "precision=1 cannot be guaranteed" in refused(*base, "--precision", 1)
     assert "clusters must be" in refused(*base, "--threshold", 0.1, "--linkage", "single")
@@ -225,6 +228,14 @@ def test_refusals(files):
     same = Pairs([[0, 1]])
     np.save("s.npy", same.index)
     assert "no pair is different" in refused(*BASE[:4], "s.npy", "--ids", "id")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
+def test_long_work_shows_its_steps(files):
+    shown = shown_on_terminal(*BASE, "--test-pairs", "p.csv", "--report", "r.html").decode()
+    for step in ("reading", "fitting to the pairs", "scoring", "a threshold", "the report"):
+        assert re.search(rf"{step} +\x1b\[[0-9;]*m?[━╸╺ ]", shown), step
+    assert "━" not in shown_on_terminal("--quiet", *BASE).decode()
 
 
 def test_export_of_a_matcher_has_the_probability(files):

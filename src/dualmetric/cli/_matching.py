@@ -10,6 +10,8 @@ import typer
 
 from ._options import file_option
 
+CONFIDENCE = 0.95
+
 Precision = Annotated[
     float | None,
     typer.Option(

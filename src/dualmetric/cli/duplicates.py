@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._matching import Confidence, Fpr, Hubs, Ids, Precision, Recall
+from ._matching import CONFIDENCE, Confidence, Fpr, Hubs, Ids, Precision, Recall
 from ._options import DataFile, Json, argument, file_option, out_option
 
 _MATCHER = "A file that dualmetric match wrote."
@@ -27,7 +27,7 @@ def duplicates(
     precision: Precision = None,
     recall: Recall = None,
     fpr: Fpr = None,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = CONFIDENCE,
     hubs: Hubs = False,
     k: Annotated[
         int, typer.Option("-k", min=1, help="Look for at most this many duplicates of each row.")
@@ -60,21 +60,25 @@ def duplicates(
         check_table(path, option)
         check_output(path, option, *inputs, out if option == "--clusters" else None)
     check_output(json, "--json", *inputs, out, clusters)
-    asked = [
-        name
-        for name, value in (("precision", precision), ("recall", recall), ("fpr", fpr))
-        if value is not None
-    ]
-    if threshold is not None and asked:
-        raise ValueError(f"--threshold and --{asked[0]} cannot be combined: give one")
+    if threshold is not None:
+        asked = {"precision": precision, "recall": recall, "fpr": fpr, "hubs": hubs or None}
+        asked["confidence"] = None if confidence == CONFIDENCE else confidence
+        for name, value in asked.items():
+            if value is not None:
+                raise ValueError(
+                    f"--threshold accepts pairs without a guarantee, so --{name} does not apply: "
+                    "leave one of them out"
+                )
     if not matcher.exists():
         raise FileNotFoundError(f"{matcher} does not exist: make it with dualmetric match")
-    fitted = Matcher.load(matcher)
-    _, rows, names = read_with_ids(fitted.metric_, data, ids)
-    limit: Any = threshold
-    if threshold is None:
-        limit = find_threshold(fitted, precision, recall, fpr, confidence, hubs)
     with show_steps() as steps:
+        steps.begin("reading")
+        fitted = Matcher.load(matcher)
+        _, rows, names = read_with_ids(fitted.metric_, data, ids)
+        limit: Any = threshold
+        if threshold is None:
+            steps.begin("finding a threshold")
+            limit = find_threshold(fitted, precision, recall, fpr, confidence, hubs)
         steps.begin("comparing all rows")
         found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
     if found.n_full:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._matching import Confidence, Fpr, Groups, Hubs, Ids, Precision, Recall
+from ._matching import CONFIDENCE, Confidence, Fpr, Groups, Hubs, Ids, Precision, Recall
 from ._options import DataFile, Json, MetricFile, Texts, file_option, out_option
 
 SUFFIX = ".safetensors"
@@ -32,7 +32,7 @@ def match(
     precision: Precision = None,
     recall: Recall = None,
     fpr: Fpr = None,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = CONFIDENCE,
     hubs: Hubs = False,
     prevalence: Annotated[float | None, typer.Option(metavar="P", help=_PREVALENCE)] = None,
     groups: Groups = None,
@@ -56,6 +56,7 @@ def match(
     from ._known import read_known
     from ._matching import find_threshold, read_with_ids, threshold_record
     from ._output import check_output, make_console, write_file, write_json, writing
+    from ._progress import show_steps
 
     read = (data, pairs, groups, test_pairs, Path(texts) if texts else None)
     inputs = (metric, *read)
@@ -66,34 +67,40 @@ def match(
         raise ValueError(f"--out: metric files must end in {SUFFIX}; got {out.name}")
     if texts is not None and report is None:
         raise ValueError("--texts needs --report, the page that shows them")
-    learned = load_metric(metric)
-    file, rows, names = read_with_ids(learned, data, ids)
-    entities = read_lines(groups, "--groups", rows.shape[0], "row")
-    lines = read_texts(texts, data, rows.shape[0])
-    known = read_known(("pairs", pairs), data, file, rows, names=names)
-    test = None
-    if test_pairs is not None:
-        test = read_known(("pairs", test_pairs), data, file, rows, names=names)
-    matcher = Matcher(learned).fit(rows, known, groups=entities, prevalence=prevalence)
-    scores = None if test is None else matcher.evaluate(rows, test, groups=entities)
-    threshold, refusal = None, None
-    try:
-        threshold = find_threshold(matcher, precision, recall, fpr, confidence, hubs)
-    except NotEnoughPairsError as error:
-        refusal = {"reason": str(error), "needed": error.needed}
-    with writing(out):
-        matcher.save(out)
-    if report is not None:
-        from ..report import build_match_report
+    test, scores, threshold, refusal = None, None, None, None
+    with show_steps() as steps:
+        steps.begin("reading")
+        learned = load_metric(metric)
+        file, rows, names = read_with_ids(learned, data, ids)
+        entities = read_lines(groups, "--groups", rows.shape[0], "row")
+        lines = read_texts(texts, data, rows.shape[0])
+        known = read_known(("pairs", pairs), data, file, rows, names=names)
+        if test_pairs is not None:
+            test = read_known(("pairs", test_pairs), data, file, rows, names=names)
+        steps.begin("fitting to the pairs")
+        matcher = Matcher(learned).fit(rows, known, groups=entities, prevalence=prevalence)
+        if test is not None:
+            steps.begin("scoring")
+            scores = matcher.evaluate(rows, test, groups=entities)
+        steps.begin("finding a threshold")
+        try:
+            threshold = find_threshold(matcher, precision, recall, fpr, confidence, hubs)
+        except NotEnoughPairsError as error:
+            refusal = {"reason": str(error), "needed": error.needed}
+        with writing(out):
+            matcher.save(out)
+        if report is not None:
+            from ..report import build_match_report
 
-        if names is None and file.ids is not None:
-            names = file.ids.tolist()
-        page = build_match_report(
-            matcher, rows, known if test is None else test, title=data.name, texts=lines,
-            threshold=threshold, held_out=test is not None,
-            row_names=None if names is None else [str(name) for name in names],
-        )  # fmt: skip
-        write_file(report, page.encode())
+            steps.begin("writing the report")
+            if names is None and file.ids is not None:
+                names = file.ids.tolist()
+            page = build_match_report(
+                matcher, rows, known if test is None else test, title=data.name, texts=lines,
+                threshold=threshold, held_out=test is not None,
+                row_names=None if names is None else [str(name) for name in names],
+            )  # fmt: skip
+            write_file(report, page.encode())
     counts = matcher.pairs_.same
     result: dict[str, Any] = {
         "metric": str(metric),
