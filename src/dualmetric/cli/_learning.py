@@ -184,7 +184,7 @@ def learn(
     progress: dict[str, Any] = {"callback": steps.advance} if is_search else {}
     if isinstance(estimator, DualEstimator):
         progress["callback"] = lambda epoch: steps.advance(
-            epoch.epoch, estimator.max_epochs, f"duality gap {epoch.gap:.3g}"
+            epoch.epoch, estimator.max_epochs, f"pass {epoch.epoch} of {estimator.max_epochs}"
         )
     try:
         estimator.fit(X, y, **progress)
