@@ -39,3 +39,55 @@ def triplet_matrices():
 def random_index():
     """The maker of this name."""
     return makers.random_index
+
+
+# --- Dask, imported only by the tests that need it -------------------------------------------
+
+
+@pytest.fixture
+def dask_in_one_thread():
+    """Run in this thread, unless a test asks for a cluster."""
+    import dask
+
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    """A Parquet file with a column of vectors, in row groups of ten, as Dask reads it."""
+    import dask.dataframe as dd
+    import pandas as pd
+
+    def build(rows, y, **options):
+        pd.DataFrame({"v": list(rows), "label": y}).to_parquet(
+            tmp_path / "rows.parquet", row_group_size=10
+        )
+        return dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=True, **options)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes."""
+    import dask
+
+    distributed = pytest.importorskip("distributed")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
+        ) as made,
+        distributed.Client(made, set_as_default=False, timeout="60s") as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def on_cluster(cluster):
+    import dask
+
+    cluster.wait_for_workers(2, timeout=120)
+    with cluster.as_current(), dask.config.set(scheduler=None):
+        yield cluster

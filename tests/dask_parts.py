@@ -1,4 +1,4 @@
-"""What the tests of Dask share: data in other forms, a cluster, and a worker that dies."""
+"""What the tests of Dask share: data in other forms, and a worker that dies."""
 
 import os
 import signal
@@ -20,13 +20,6 @@ def frame(X, y, names="abc"):
     return made.assign(label=np.array(list(names))[y])
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Run in this thread, unless a test asks for a cluster."""
-    with dask.config.set(scheduler="sync"):
-        yield
-
-
 class Recorded:
     """A Dask array whose blocks remember that they were read."""
 
@@ -42,40 +35,6 @@ class Recorded:
 
     def __dask_tokenize__(self):
         return id(self)
-
-
-@pytest.fixture
-def vectors(tmp_path):
-    """A Parquet file with a column of vectors, in row groups of ten, as Dask reads it."""
-
-    def build(rows, y, **options):
-        pd.DataFrame({"v": list(rows), "label": y}).to_parquet(
-            tmp_path / "rows.parquet", row_group_size=10
-        )
-        return dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=True, **options)
-
-    return build
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Two worker processes."""
-    distributed = pytest.importorskip("distributed")
-    with (
-        dask.config.set({"distributed.comm.timeouts.connect": "60s"}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
-        ) as made,
-        distributed.Client(made, set_as_default=False, timeout="60s") as client,
-    ):
-        yield client
-
-
-@pytest.fixture
-def on_cluster(cluster):
-    cluster.wait_for_workers(2, timeout=120)
-    with cluster.as_current(), dask.config.set(scheduler=None):
-        yield cluster
 
 
 def slowly(block, folder):

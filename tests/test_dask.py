@@ -1,5 +1,4 @@
 """Estimators on Dask arrays and data frames; see test_rows_dask.py for the rows themselves."""
-# ruff: noqa: F811  (fixtures are imported)
 
 import os
 import signal
@@ -11,21 +10,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dask_parts import (  # noqa: F401  (fixtures)
-    CHUNKS,
-    Recorded,
-    cluster,
-    da,
-    dask,
-    dd,
-    frame,
-    kill_a_worker,
-    on_cluster,
-    one_thread,
-    pd,
-    slowly,
-    vectors,
-)
+from dask_parts import CHUNKS, Recorded, da, dask, dd, frame, kill_a_worker, pd, slowly
 from dualmetric import (
     LMNN,
     OASIS,
@@ -47,8 +32,11 @@ from dualmetric.evaluation import average_precisions
 from dualmetric.tfidf import fit_idf
 from makers import make_classes as make_data
 
-# third parties' own: pandas of Dask's way to write Parquet
-pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword.*:Warning")
+# a warning of pandas about how Dask writes Parquet
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The inplace keyword.*:Warning"),
+    pytest.mark.usefixtures("dask_in_one_thread"),
+]
 
 FEW = {"n_triplets": 300, "random_state": 0}
 LEARNERS = [

@@ -1,5 +1,4 @@
 """Rows of Dask arrays and data frames, on threads, processes and a cluster."""
-# ruff: noqa: F811  (fixtures are imported)
 
 import operator
 import os
@@ -14,27 +13,16 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dask_parts import (  # noqa: F401  (fixtures)
-    CHUNKS,
-    Recorded,
-    cluster,
-    da,
-    dask,
-    dd,
-    frame,
-    kill_a_worker,
-    on_cluster,
-    one_thread,
-    pd,
-    slowly,
-    vectors,
-)
+from dask_parts import CHUNKS, Recorded, da, dask, dd, frame, kill_a_worker, pd, slowly
 from dualmetric._arrays import namespace
 from dualmetric._rows import column_means, open_rows, ranking, within_scatter
 from dualmetric.evaluation import average_precisions
 
 # a warning of pandas about how Dask writes Parquet
-pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword.*:Warning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The inplace keyword.*:Warning"),
+    pytest.mark.usefixtures("dask_in_one_thread"),
+]
 
 KINDS = [lambda D: D, lambda D: D.map_blocks(sp.csr_matrix)]
 
