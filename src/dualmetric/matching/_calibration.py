@@ -162,8 +162,3 @@ def choose_calibration(
         return fit_calibration("logistic", distance, same), {}
     found = {form: float(np.average(each, weights=sizes)) for form, each in losses.items()}
     return fit_calibration(min(found, key=found.__getitem__), distance, same), found
-
-
-def probability_of(log_odds: Array, scale: float) -> Array:
-    """Probability in use, where the odds of a match are ``scale`` times those when labelled."""
-    return expit(log_odds + np.log(scale))
