@@ -684,7 +684,7 @@ class TestTriplets:
         np.testing.assert_array_equal(found.factor, expected.metric_.factor)
         np.save("t.npy", triples[:4])
         line = refused("fit", "x.npy", "--triplets", "t.npy", "--method", "auto")
-        assert "4 comparisons are too few to hold some out" in line
+        assert "needs at least eight of them; got 4" in line
 
     @pytest.mark.parametrize(
         ("text", "said"),

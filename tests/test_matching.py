@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from scipy.stats import binom, norm
 from sklearn.base import clone
 
@@ -385,8 +386,21 @@ def test_review_band(fitted):
     assert len(matcher.worth_labelling(X, [])) == 0
     with pytest.raises(ValueError, match=r"index must be an \(N, 2\) array .* got shape \(1, 4\)"):
         matcher.worth_labelling(X, [[0, 1, 2, 3]])
+    for wrong in ([[0.5, 1.0]], [["a", "b"]], [[0, 10**6]], [[0, -1]]):
+        with pytest.raises(ValueError, match="index"):
+            matcher.worth_labelling(X, wrong)
+    assert np.array_equal(matcher.worth_labelling(X, pairs, band, n=10), places)
     with pytest.raises(TypeError, match=r"band must be a Band, .* got 0.5"):
         matcher.worth_labelling(X, pairs.index, 0.5)
+
+
+def test_pairs_that_share_no_row_with_a_chosen_one_come_first(fitted):
+    matcher = fitted[2]
+    steps = np.linspace(0.01, 5.0, 500)
+    even = steps[np.argmin(np.abs(matcher.log_odds(steps)))]
+    line = np.zeros((4, 4))
+    line[:, 0] = even * np.array([0.0, 1.0, 2.1, 3.4])
+    assert matcher.worth_labelling(line, [[0, 1], [1, 2], [2, 3]]).tolist() == [0, 2, 1]
 
 
 # probabilities
@@ -415,7 +429,7 @@ def test_each_form_matches_scikit_learn(form):
     distance = np.abs(rng.normal(size=500) + 4 - 2 * same)
     fitted = _calibration.fit_calibration(form, distance, same)
     at = np.linspace(0, 8, 50)
-    found = _calibration.probability_of(fitted.log_odds(at), 1.0)
+    found = expit(fitted.log_odds(at))
     if form != "isotonic":
         power = 2 if form == "squared" else 1
         model = LogisticRegression(C=1e4, max_iter=500).fit(distance[:, None] ** power, same)
@@ -452,7 +466,7 @@ def test_scores_with_prevalence_are_those_in_use():
     many = np.repeat(np.arange(len(same)), np.where(same, 1, 5))  # 500 same, 5,000 different
     scores = matcher.evaluate(other, test)
     assert scores.log_loss == pytest.approx(_calibration.log_loss(odds[many], same[many]))
-    probability = _calibration.probability_of(odds[many], 1.0)
+    probability = expit(odds[many])
     expected = _calibration.calibration_error(probability, same[many])
     assert scores.calibration_error == pytest.approx(expected)
     assert scores.calibration_error < 0.03

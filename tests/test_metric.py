@@ -102,21 +102,28 @@ def test_rows_are_not_changed():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.ones((2, 4)), "X has 4 features, but this metric is expecting 5"),
-        (sp.csr_array((2, 6)), "X has 6 features, but this metric is expecting 5"),
+        (np.ones((2, 4)), "NAME has 4 features, but this metric is expecting 5"),
+        (sp.csr_array((2, 6)), "NAME has 6 features, but this metric is expecting 5"),
         (np.ones(5), "Expected 2D array"),
         (np.ones((0, 5)), "0 sample"),
         (np.full((2, 5), np.nan), "contains NaN"),
         (np.full((2, 5), np.inf), "contains infinity"),
-        (np.ma.masked_array(np.ones((2, 5)), mask=np.eye(2, 5)), r"X\.filled\(0\)"),
+        (np.ma.masked_array(np.ones((2, 5)), mask=np.eye(2, 5)), r"NAME\.filled\(0\)"),
         ([["a"] * 5], "could not convert string"),
     ],
 )
 @pytest.mark.parametrize("identity", [False, True])
 def test_bad_rows(rows, message, identity):
     metric = Metric(None, 5) if identity else make_metric()
-    for use in (metric.transform, metric.pairwise, lambda X: metric.distance(X, X)):
-        with pytest.raises(ValueError, match=message):
+    good = np.ones((2, 5))
+    for name, use in (
+        ("X", metric.transform),
+        ("A", metric.pairwise),
+        ("A", lambda X: metric.distance(X, good)),
+        ("B", lambda X: metric.distance(good, X)),
+        ("B", lambda X: metric.pairwise(good, X)),
+    ):
+        with pytest.raises(ValueError, match=message.replace("NAME", name)):
             use(rows)
 
 
@@ -629,7 +636,7 @@ def test_columns_of_frames_are_taken_by_name(library, more, kind):
         assert_array_equal(metric.pairwise(frame), metric.pairwise(X))
         assert_array_equal(metric.distance(frame, X[::-1]), metric.distance(X, X[::-1]))
     del mixed["depth"]
-    message = "X has no column 'depth', which the metric was learned from; it has 'age', 'width'"
+    message = "has no column 'depth', which the metric was learned from; it has 'age', 'width'"
     for use in (metric.transform, metric.pairwise, lambda rows: metric.distance(rows, rows)):
         with pytest.raises(ValueError, match=message):
             use(as_frame(library, mixed))

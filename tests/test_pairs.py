@@ -191,7 +191,7 @@ class TestCheck:
             ({"weight": [1.0]}, r"weight must hold one number per pair, shape \(2,\); got \(1,\)"),
             ({"weight": [1.0, -1.0]}, r"weight\[1\] = -1 is negative"),
             ({"weight": [1.0, np.nan]}, r"weight\[1\] is nan"),
-            ({"weight": [0.0, 0.0]}, "no pair is the same"),
+            ({"weight": [0.0, 0.0]}, r"no pair is the same \(pairs of weight 0 and"),
             ({"groups": [1, 2]}, r"groups must hold one value per row, shape \(4,\); got \(2,\)"),
         ],
     )

@@ -123,7 +123,7 @@ class TestCheck:
             ([[0, 1, MOST + 1]], r"grades\[0\] has the grade 51: gains are 2\^grade − 1"),
             (
                 [[0, 1, 0], [1, 2, 0]],
-                "no query has a relevant document: all grades in grades are 0",
+                "no query has a relevant document: all grades are 0",
             ),
             (
                 [[0, 1, 2], [1, 0, 1], [0, 1, 1]],

@@ -316,7 +316,12 @@ class TestTriplets:
             (np.empty((0, 3), dtype=int), "triplets is empty: give at least one"),
             ([[0.0, 1.0, 2.0]], "triplets must hold integers, the row numbers of X; got float64"),
             ([[True, False, True]], "must hold integers.*bool"),
-            ([["a", "b", "c"]], "must hold integers"),
+            ([["a", "b", "c"]], "must hold integers.* replace ids by the positions of their rows"),
+            ([[0, 1, 2], [3]], r"array of row numbers.*got lines of different lengths"),
+            ([], "triplets is empty: give at least one"),
+            ({0: [1, 2]}, r"array of row numbers.*got dict"),
+            ([[1, 2, 3], [2, 3, 5]], r"from 0 to 4\. If yours start at 1, subtract 1"),
+            ([[100, 101, 102]], r"from 0 to 4\. They are positions, not ids or labels of an index"),
             ([[0, 1, 2], [1, 2, 5]], r"triplets\[1\] = \[1, 2, 5\].*from 0 to 4"),
             ([[0, 1, -1]], r"triplets\[0\] = \[0, 1, -1\].*from 0 to 4"),
             ([[0, 1, 2], [3, 3, 2]], r"triplets\[1\].*anchor and positive are the same.*leave it"),
@@ -647,7 +652,7 @@ class TestSplitsOfComparisons:
         known, X = self.known(kind, rng), np.zeros((20, 1))
         with pytest.raises(ValueError, match=r"cv='classes' does not apply to comparisons: use"):
             parts_of(known, X, "classes")
-        with pytest.raises(ValueError, match=r"7 comparisons are too few .* use DuRP"):
+        with pytest.raises(ValueError, match=r"at least eight of them; got 7\. Use DuRP"):
             parts_of(self.known(kind, rng, 7), X)
 
 
@@ -688,10 +693,37 @@ class TestScore:
             Comparisons([[0, 1, 2, 3]]).score(Metric(np.eye(1)), np.zeros((3, 1)))
 
 
-@pytest.mark.parametrize(("width", "kind"), [(3, "Triplets"), (4, "Comparisons")])
-def test_row_numbers_passed_as_labels_get_a_hint(width, kind):
-    with pytest.raises(ValueError, match=rf"y should be a 1d array.*{kind}\(y\)"):
+@pytest.mark.parametrize(
+    ("width", "hint"),
+    [
+        (2, r"for row numbers of X, pass Pairs\(index, same\)"),
+        (3, r"pass Triplets\(y\)"),
+        (4, r"pass Comparisons\(y\)"),
+        (5, r"for indicators of classes, pass y\.argmax\(axis=1\)"),
+    ],
+)
+def test_row_numbers_passed_as_labels_get_a_hint(width, hint):
+    with pytest.raises(ValueError, match=rf"y should be a 1d array.*{hint}"):
         DuRP().fit(np.eye(6), np.arange(6 * width).reshape(6, width) % 6)
+
+
+@pytest.mark.parametrize(
+    ("y", "hint"),
+    [
+        (([[0, 1], [2, 3]], [1, 0]), r"pass Pairs\(index, same\)"),
+        (Triplets, "should be a 1d array of labels; got ABCMeta"),
+        (3, "should be a 1d array of labels; got int"),
+    ],
+)
+def test_what_is_not_an_array_of_labels_gets_a_hint(y, hint):
+    with pytest.raises(ValueError, match=hint):
+        DuRP().fit(np.eye(6), y)
+
+
+@pytest.mark.parametrize("groups", [[1.0, np.nan] * 3, [None] * 6])
+def test_missing_groups_are_refused(groups):
+    with pytest.raises(ValueError, match="groups contains NaN or None: give each row without"):
+        Labels([0, 1] * 3, groups=groups).check(6)
 
 
 def test_cross_validation_of_scikit_learn_gets_a_hint():
@@ -700,6 +732,8 @@ def test_cross_validation_of_scikit_learn_gets_a_hint():
     for n in (30, 40):
         with pytest.raises(TypeError, match=r"Triplets names rows by their numbers.*use MetricCV"):
             cross_val_score(DuRP(2), X[:n], Triplets(triplets), error_score="raise")
+    with pytest.raises(TypeError, match="cannot split Labels: pass the array of labels itself"):
+        cross_val_score(DuRP(2), X, Labels(np.arange(40) % 2), error_score="raise")
 
 
 def test_pairs_given_as_rows_get_a_hint():
@@ -707,6 +741,8 @@ def test_pairs_given_as_rows_get_a_hint():
     pairs, same = rng.integers(40, size=(60, 2)), np.where(rng.random(60) < 0.5, 1, -1)
     with pytest.warns(UserWarning, match=r"row numbers, pass the rows themselves.*Pairs\(pairs"):
         Whitening().fit(pairs, same)
+    with pytest.warns(UserWarning, match="y holds True and False only"):
+        Whitening().fit(pairs.tolist(), same > 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Whitening().fit(pairs + 0.5, same)

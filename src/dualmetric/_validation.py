@@ -78,21 +78,32 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
             f"{name} {given}: give one label for each row (the name of a column works only if X is "
             "a data frame)"
         )
-    shape: tuple[int, ...] = tuple(getattr(y, "shape", ()))
-    if len(shape) == 2 and shape[1] in (3, 4):
-        kind = "Triplets" if shape[1] == 3 else "Comparisons"
+    try:
+        array = np.asarray(to_numpy(y))
+    except ValueError:  # a list of arrays of different shapes
         raise ValueError(
-            f"y should be a 1d array of labels; {name} has shape {shape}: for row numbers "
-            f"of X, pass {kind}({name})"
+            f"{name} should be a 1d array of labels, but holds arrays of different shapes: for "
+            "pairs of rows, pass Pairs(index, same) of dualmetric.supervision"
+        ) from None
+    if array.ndim == 2 and array.shape[1] != 1:
+        kinds = {2: "Pairs(index, same)", 3: "Triplets(y)", 4: "Comparisons(y)"}
+        rows = kinds.get(array.shape[1])
+        raise ValueError(
+            f"y should be a 1d array of labels; {name} has shape {array.shape}: "
+            + (f"for row numbers of X, pass {rows}; " if rows else "")
+            + f"for indicators of classes, pass {name}.argmax(axis=1)"
         )
-    labels = column_or_1d(to_numpy(y), warn=True)
+    if array.ndim == 0:
+        raise ValueError(f"{name} should be a 1d array of labels; got {type(y).__name__}")
+    labels = column_or_1d(array, warn=True)
     if len(labels) != n_rows:
         raise ValueError(
             f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
         )
-    if _any_missing(labels):
+    if any_missing(labels):
         raise ValueError(
-            f"{name} contains NaN or None, but every row needs a label: drop the rows without one"
+            f"{name} contains NaN or None, but every row needs a label: drop the rows without one, "
+            "or give them a value of their own and pass Labels(y, unknown=value)"
         )
     # scikit-learn's own check of targets also warns of many classes, which are no fault here
     if labels.dtype.kind == "f" and (~np.isfinite(labels) | (labels != np.trunc(labels))).any():
@@ -127,8 +138,8 @@ def joined_labels(first: Array, second: Array, names: str) -> Array:
     return labels
 
 
-def _any_missing(labels: Array) -> bool:
-    """Whether any label is NaN, NaT, None or pandas.NA."""
+def any_missing(labels: Array) -> bool:
+    """Whether any entry is NaN, NaT, None or pandas.NA."""
     if labels.dtype.kind == "O":
         # pandas.NA has no truth value; the others but None are not equal to themselves
         return any(

@@ -306,7 +306,7 @@ class Metric:
             Distances; a Dask array, not computed yet, if A or B is one.
         """
         check_same_device(A, B)
-        (a, image_a), (b, image_b) = self._two_parts(A), self._two_parts(B)
+        (a, image_a), (b, image_b) = self._two_parts(A, "A"), self._two_parts(B, "B")
         known = [part.shape[0] for part in (a, b) if part.shape[0] == part.shape[0]]
         if len(set(known)) == 2:  # the number of rows of a Dask array may be unknown, which is NaN
             raise ValueError(
@@ -335,8 +335,8 @@ class Metric:
             Distances.
         """
         check_same_device(A, A if B is None else B)
-        a, image_a = self._two_parts(A)
-        b, image_b = (None, image_a) if B is None else self._two_parts(B)
+        a, image_a = self._two_parts(A, "A")
+        b, image_b = (None, image_a) if B is None else self._two_parts(B, "B")
         lengths = ranking.pairwise(a, b)
         if image_a is None:
             return lengths
@@ -382,15 +382,15 @@ class Metric:
         image = (image * np.sqrt(np.abs(gains))).astype(rows.dtype)
         return Embedded(ops.beside(self.outside * rows, image[:, gains >= 0]), image[:, gains < 0])
 
-    def _two_parts(self, X: Any) -> tuple[Matrix, Any]:
+    def _two_parts(self, X: Any, name: str = "X") -> tuple[Matrix, Any]:
         """Rows whose Euclidean distance is this metric, and None; with ``outside``, rows x and Lᵀx.
 
         Then d² = ω²‖a − b‖² + Σ g_k(Lᵀ(a − b))_k², and sparse rows stay sparse. For the cosine,
         both are divided by the length √(xᵀMx).
         """
         if not self.outside or self.centre is not None:
-            return self.transform(X), None
-        plain = self._factor_inputs(to_numpy(self.open_rows(X).take()))
+            return self.open_rows(X, name).map(self.apply, self.rank), None
+        plain = self._factor_inputs(to_numpy(self.open_rows(X, name).take()))
         image = ops.dot(plain, like(self.factor, plain)).astype(np.float64)
         if self.kind == "euclidean":
             return plain, image

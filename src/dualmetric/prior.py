@@ -72,7 +72,8 @@ def check_prior(options: Any, n_features: int) -> None:
         raise ValueError(f"prior must be None, 'identity', 'whitening' or a Metric; got {prior!r}")
     if not is_name and not hasattr(prior, "n_features"):
         raise TypeError(
-            f"prior must be None, 'identity', 'whitening' or a Metric; got {type(prior).__name__}"
+            f"prior must be None, 'identity', 'whitening' or a Metric; got {type(prior).__name__}. "
+            "For a matrix M, pass Metric(np.linalg.cholesky(M))"
         )
     if prior == "whitening" and options.shrinkage == 1.0:
         raise ValueError(

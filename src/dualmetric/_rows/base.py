@@ -133,6 +133,8 @@ def check_array(X: Any, name: str = "X") -> Any:
             raise
         said = str(error)
         said = said if len(said) < 500 else f"{said[:250]} … {said[-250:]}"  # some show the array
+        if "string to float" in said:
+            said += ". Turn texts into vectors first, with TfidfVectorizer or an encoder"
         raise type(error)(f"{name} cannot be used as rows of numbers: {said}") from None
     return ops.canonical(X)
 

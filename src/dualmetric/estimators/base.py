@@ -80,13 +80,17 @@ def open_training(
 
 def _hint_at_pairs(X: Any, y: Any) -> None:
     """Warn if X looks like pairs of row numbers."""
+    if isinstance(X, list):  # checked before, so that it is an array
+        X = np.asarray(X)
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.shape[1] != 2 or X.dtype.kind not in "iu":
         return
     if y is None or isinstance(y, Supervision | str):
         return
-    if np.isin(to_numpy(y), (-1, 1)).all() and X.min() >= 0:
+    labels = np.asarray(to_numpy(y))
+    two = "True and False" if labels.dtype.kind == "b" else "-1 and 1"
+    if (labels.dtype.kind == "b" or np.isin(labels, (-1, 1)).all()) and X.min() >= 0:
         warn(
-            "X has two columns of whole numbers, and y holds -1 and 1 only: if these are pairs of "
+            f"X has two columns of whole numbers, and y holds {two} only: if these are pairs of "
             "row numbers, pass the rows themselves as X and Pairs(pairs, same) as y"
         )
 
@@ -191,11 +195,11 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         factor = self.metric_.factor
         return self.metric_.matrix() if factor is None else factor.T
 
-    def _open(self, X: Any, y: Any = None) -> tuple[Rows, Any]:
+    def _open(self, X: Any, y: Any = None, name: str = "X") -> tuple[Rows, Any]:
         """Rows with the features that were learned from."""
         check_is_fitted(self)
         names = self.metric_.feature_names
-        rows, y = open_rows(X, y, names=names, width=self.n_features_in_)
+        rows, y = open_rows(X, y, names=names, width=self.n_features_in_, name=name)
         rows.check_width(self.n_features_in_, type(self).__name__)
         return rows, y
 
@@ -228,7 +232,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         array of shape (n_rows,)
             Distances.
         """
-        (a, _), (b, _) = self._open(A), self._open(B)
+        (a, _), (b, _) = self._open(A, name="A"), self._open(B, name="B")
         return self.metric_.distance(a, b)
 
     def score(self, X: Any, y: Any) -> float:

@@ -27,7 +27,7 @@ def metric_of(given: Any) -> Metric:
     found = getattr(given, "metric_", None)
     if isinstance(found, Metric):
         return found
-    if hasattr(given, "fit"):
+    if hasattr(given, "fit") and not isinstance(given, type):
         raise ValueError(
             f"metric must be fitted: call fit of {type(given).__name__} first, with other pairs "
             "than these"
@@ -90,8 +90,8 @@ def distances(metric: Metric, rows: Rows, index: Array) -> Array:
         named, places = np.unique(block, return_inverse=True)
         taken = rows.take(named)
         left, right = (ops.take_rows(taken, column) for column in places.reshape(-1, 2).T)
-        apart = to_numpy(metric.distance(left, right))
-        found[start : start + len(block)] = apart
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for infinity
+            found[start : start + len(block)] = to_numpy(metric.distance(left, right))
     return found
 
 

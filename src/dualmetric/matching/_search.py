@@ -49,7 +49,7 @@ def close_pairs(mapped: Any, limit: float, k: int) -> tuple[Array, Array, int]:
     copies = np.flatnonzero(origin != np.arange(n))
     codes = np.union1d(codes, origin[copies] * n + copies)
     index = np.column_stack(np.divmod(codes, n))
-    distance = _exact(mapped, index)
+    distance = pair_distances(mapped, index)
     near = distance <= limit
     index, distance = index[near], distance[near]
     n_full = int(np.count_nonzero(np.bincount(index.ravel(), minlength=n) >= k))
@@ -73,7 +73,7 @@ def _origins(mapped: Any) -> Array:
     )
 
 
-def _exact(mapped: Any, index: Array) -> Array:
+def pair_distances(mapped: Any, index: Array) -> Array:
     """Distances from differences of rows, which lose no digits where rows are close."""
     found = np.empty(len(index))
     for start in range(0, len(index), 2**16):
@@ -93,7 +93,7 @@ def _dense(rows: Array, limit: float, k: int) -> tuple[Array, Array]:
     right[:, d], right[:, d + 1] = 1.0, squares
     # rounding must not lose a pair; those beyond the limit are dropped by their exact distance
     slack = 8.0 * np.finfo(rows.dtype).eps * float(squares.max(initial=0.0)) * np.sqrt(d + 2.0)
-    reach = rows.dtype.type(limit**2 + slack)
+    reach = rows.dtype.type(min(limit**2 + slack, float(np.finfo(rows.dtype).max)))
     tiles = [(i, j) for i in range(0, n, _HEIGHT) for j in range(i - i % _WIDTH, n, _WIDTH)]
     results: list[_Kept] = []
 

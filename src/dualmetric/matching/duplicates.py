@@ -11,6 +11,7 @@ from .._arrays import embedded, ops
 from .._arrays.namespace import to_numpy
 from .._types import Array
 from .._validation import warn
+from ._search import pair_distances
 from ._thresholds import Threshold
 
 LINKAGES = ("components", "complete")
@@ -104,13 +105,6 @@ def clusters_of(pairs: Array, n: int, vectors: Any, limit: float, linkage: str) 
     # numbered in the order of their first rows
     _, first, codes = np.unique(new, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[codes]
-
-
-def pair_distances(vectors: Any, index: Array) -> Array:
-    """Distances of pairs of rows, in blocks."""
-    from ._search import _exact
-
-    return _exact(vectors, index)
 
 
 def pairs_within(cluster: Array, seed: int = 0) -> tuple[Array, Array, Array]:

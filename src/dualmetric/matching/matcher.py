@@ -13,17 +13,18 @@ from .._types import Array
 from .._validation import check_whole
 from ..io import metric_file
 from ..metric import Metric
+from ..supervision import Pairs
+from ..supervision._base import check_index
 from . import _calibration
 from ._bounds import odds_scale
 from ._calibration import FORMS, Calibration, MatchScores
 from ._input import check_share, distance_of, distances, labelled_pairs, metric_of
-from ._search import close_pairs
+from ._search import close_pairs, pair_distances
 from ._thresholds import RATES, Evidence, Threshold, find_threshold
 from .duplicates import (
     LINKAGES,
     Duplicates,
     clusters_of,
-    pair_distances,
     pairs_within,
     vectors_of,
     warn_of_other_pairs,
@@ -141,7 +142,7 @@ class Matcher(BaseEstimator):
         if distance.max() == distance.min():
             raise ValueError(
                 f"all {len(distance):,} pairs are at the same distance, {distance[0]:.4g}: this "
-                "metric cannot tell them apart"
+                "metric cannot tell them apart; use another metric"
             )
         losses: dict[str, float] = {}
         if self.calibration == "auto":
@@ -371,16 +372,15 @@ class Matcher(BaseEstimator):
         self._check()
         check_whole(n, "n")
         rows = self.metric_.open_rows(X)
-        index = np.asarray(index, dtype=np.int64)
-        if index.size and (index.ndim != 2 or index.shape[1] != 2):
-            raise ValueError(
-                f"index must be an (N, 2) array of row numbers (a, b); got shape {index.shape}"
-            )
+        if isinstance(index, Pairs):
+            index = index.index
+        if len(index):
+            index = check_index(index, ("a", "b"), "index", rows.shape[0])
         if band is not None and not isinstance(band, Band):
             raise TypeError(
                 f"band must be a Band, as review_band returns it, or None; got {band!r}"
             )
-        index = index.reshape(-1, 2)
+        index = np.asarray(index, dtype=np.int64).reshape(-1, 2)
         distance = distances(self.metric_, rows, index)
         places = np.arange(len(index))
         if band is not None:
@@ -392,7 +392,10 @@ class Matcher(BaseEstimator):
         later: list[int] = []
         for place in order.tolist():
             pair = set(index[place].tolist())
-            (later if pair & seen else first).append(place)
+            if pair & seen:
+                later.append(place)
+                continue
+            first.append(place)
             seen |= pair
             if len(first) == n:
                 break

@@ -11,7 +11,7 @@ from .._arrays import embedded
 from .._arrays.namespace import to_numpy
 from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
-from .._validation import refuse_mask, warn
+from .._validation import any_missing, refuse_mask, warn
 from ..scatter import Within, within_pairs
 
 _LARGEST_WEIGHT = 1e100  # weights of pairs are multiplied
@@ -57,13 +57,17 @@ class Supervision(ABC):
     """What `MetricCV` tries besides the plain distances: `Whitening` ("scatter"), `RidgeMetric`
     ("ridge"), `DuRP` without a prior ("dual"), both over kernel features ("lifted"), and priors."""
 
-    def __array__(self, *_: Any, **__: Any) -> Array:
-        """Refuse: scikit-learn would split the rows, and row numbers would no longer be valid."""
-        raise TypeError(
+    @property
+    def _not_an_array(self) -> str:
+        return (
             f"{type(self).__name__} names rows by their numbers, but scikit-learn's "
             "cross-validation would split it as if it had one entry per row: use MetricCV, which "
             "holds out pairs, queries or comparisons, or pass an array of labels"
         )
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        """Refuse: scikit-learn would split the rows, and row numbers would no longer be valid."""
+        raise TypeError(self._not_an_array)
 
     @abstractmethod
     def check(self, n_rows: int) -> Self:
@@ -204,17 +208,24 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | Non
         raise ValueError(
             f"{what} must be a dense array of row numbers; got a sparse matrix: use toarray()"
         )
-    array = np.asarray(to_numpy(index))
     width = len(names)
-    if array.ndim != 2 or array.shape[1] != width:
-        raise ValueError(
-            f"{what} must be an (N, {width}) array of row numbers ({', '.join(names)}); got shape "
-            f"{array.shape}"
-        )
-    if array.shape[0] == 0:
+    wanted = f"{what} must be an (N, {width}) array of row numbers ({', '.join(names)})"
+    try:
+        array = np.asarray(to_numpy(index))
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"{wanted}; got lines of different lengths") from None
+    if array.shape == (0,) or array.shape == (0, width):
         raise ValueError(f"{what} is empty: give at least one ({', '.join(names)})")
+    if array.ndim != 2 or array.shape[1] != width:
+        got = f"shape {array.shape}" if array.ndim else type(index).__name__
+        raise ValueError(f"{wanted}; got {got}")
     if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{what} must hold integers, the row numbers of X; got {array.dtype}")
+        remedies = {"f": "use astype(int)", "b": "give numbers in place of a mask"}
+        by_position = "replace ids by the positions of their rows, counted from 0"
+        raise ValueError(
+            f"{what} must hold integers, the row numbers of X; got {array.dtype}: "
+            f"{remedies.get(array.dtype.kind, by_position)}"
+        )
     if n_rows is None:
         return array
     outside = (array < 0) | (array >= n_rows)
@@ -222,9 +233,16 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | Non
         line = int(np.flatnonzero(outside.any(axis=1))[0])
         raise ValueError(
             f"{what}[{line}] = {array[line].tolist()} names a row that X does not have: row "
-            f"numbers go from 0 to {n_rows - 1}"
+            f"numbers go from 0 to {n_rows - 1}{_hint(array, n_rows)}"
         )
     return array
+
+
+def _hint(index: Array, n_rows: int) -> str:
+    """What row numbers that are too large may be instead."""
+    if index.min() == 1 and index.max() == n_rows:
+        return ". If yours start at 1, subtract 1"
+    return ". They are positions, not ids or labels of an index" if index.min() >= 0 else ""
 
 
 def check_pairs(index: Any, what: str, n_queries: int, n_documents: int) -> Array:
@@ -285,6 +303,10 @@ def check_groups(groups: Any, n: int, of: str) -> Array | None:
     values = np.asarray(to_numpy(groups))
     if values.shape != (n,):
         raise ValueError(f"groups must hold one value per {of}, shape ({n},); got {values.shape}")
+    if any_missing(values):
+        raise ValueError(
+            f"groups contains NaN or None: give each {of} without a group a value of its own"
+        )
     return np.unique(values, return_inverse=True)[1]
 
 
@@ -334,7 +356,8 @@ class Comparisons(Supervision):
     Parameters
     ----------
     index : array-like of shape (N, 4)
-        Row numbers of X.
+        Row numbers of X, counted from 0. For a data frame these are positions, not labels of its
+        index.
     margin : array-like of shape (N,) or float, optional
         By how much d²(c, d) should exceed d²(a, b), in the unit of squared distances in which the
         problem is solved; 1 if None.
@@ -448,8 +471,8 @@ class Comparisons(Supervision):
         places = np.arange(len(self))
         if len(places) < 8:
             raise ValueError(
-                f"{len(places)} comparisons are too few to hold some out, so settings cannot be "
-                "compared: use DuRP with settings of your own"
+                f"settings are compared on held-out {self._what}, which needs at least eight of "
+                f"them; got {len(places)}. Use DuRP with settings of your own"
             )
         if cv is None:
             cv = KFold(4, shuffle=True, random_state=seed)

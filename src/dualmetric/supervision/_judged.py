@@ -99,8 +99,8 @@ class Judged(Supervision):
         answered = np.isin(index[:, 0], index[grade > 0, 0])
         if not answered.any():
             raise ValueError(
-                f"no query has a relevant document: all grades in {self._what} are 0; give grades "
-                "above 0 to documents that are relevant"
+                "no query has a relevant document: all grades are 0; give grades above 0 to "
+                "documents that are relevant"
             )
         if not answered.all():
             n_left = len(np.unique(index[~answered, 0]))
@@ -207,8 +207,8 @@ class Judged(Supervision):
         asked = np.unique(self.index[self.grade > 0, 0])
         if len(asked) < 4:
             raise ValueError(
-                f"{len(asked)} queries are too few to hold some out, so settings cannot be "
-                "compared: use DuRP with settings of your own"
+                "settings are compared on held-out queries, which needs at least four with a "
+                f"relevant document; got {len(asked)}. Use DuRP with settings of your own"
             )
         if isinstance(cv, str) and cv not in self.cvs:
             raise ValueError(

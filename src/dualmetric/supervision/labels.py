@@ -68,6 +68,13 @@ class Labels(Supervision):
         self.y, self.unknown, self.groups = y, unknown, groups
         self.known: Array | None = None  # row numbers of the labels that are known, after `check`
 
+    @property
+    def _not_an_array(self) -> str:
+        return (
+            "scikit-learn's cross-validation cannot split Labels: pass the array of labels itself, "
+            "or use MetricCV"
+        )
+
     def __len__(self) -> int:
         return len(self.y)
 

@@ -44,7 +44,8 @@ class Pairs(Supervision):
     Parameters
     ----------
     index : array-like of shape (N, 2)
-        Row numbers of X.
+        Row numbers of X, counted from 0. For a data frame these are positions, not labels of its
+        index.
     same : array-like of shape (N,), optional
         True or 1 for pairs that are the same, False, 0 or −1 for those that are not. None says
         that all are the same.
@@ -107,9 +108,10 @@ class Pairs(Supervision):
             )
         keep = lines[np.sort(first[~clash])]
         if not same[keep].any():
+            left_out = " (pairs of weight 0 and contradictions are left out)"
             raise ValueError(
-                "no pair is the same: give at least one pair that is the same, to compare with "
-                "pairs that are different"
+                f"no pair is the same{left_out if same.any() else ''}: give at least one pair that "
+                "is the same, to compare with pairs that are different"
             )
         new = copy(self)
         new.index, new.same, new.weight = compact(index[keep], n_rows), same[keep], weight[keep]

@@ -12,8 +12,9 @@ class Positives(Judged):
     Parameters
     ----------
     index : array-like of shape (N, 2)
-        Query and document of each pair: row numbers of ``queries`` and of X. A query may have
-        several documents.
+        Query and document of each pair: row numbers of ``queries`` and of X, counted from 0. For
+        data frames these are positions, not labels of an index. A query may have several
+        documents.
     queries : {array-like, sparse matrix, data frame} of shape (n_queries, n_features), optional
         The queries, with the same features as X; None if they are rows of X themselves.
     depth : int, default=100

@@ -12,7 +12,8 @@ class Triplets(Comparisons):
     Parameters
     ----------
     index : array-like of shape (N, 3)
-        Row numbers of X: anchor, positive, negative.
+        Row numbers of X, counted from 0: anchor, positive, negative. For a data frame these are
+        positions, not labels of its index.
 
     Examples
     --------
