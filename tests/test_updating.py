@@ -303,6 +303,30 @@ def test_known_rows_are_stored_once():
     np.testing.assert_array_equal(model.rows_, X0[[0, 1, 2, 7]])
 
 
+def test_what_stays_fixed_is_learned_from_max_rows():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = DuOri(prior="identity", max_rows=20, random_state=0).partial_fit(X)
+    assert (model.n_rows_used_, model.n_rows_in_) == (20, 60)
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (lambda m: m.forget(None), TypeError, "ids must be a str, an int or a seq.* got None"),
+        (lambda m: m.forget(1.5), TypeError, r"ids must be a str, .* got 1\.5"),
+        (lambda m: m.partial_fit(np.eye(4), Comparisons([[0, 1, 2, 3]], weight=[1, 2])), ValueError,
+         "weight must hold one number per comparison"),
+        (lambda m: m.partial_fit(np.eye(4), Comparisons([[0, 1, 2, 3], [0]])), ValueError,
+         "comparisons must be .* got lines of different lengths"),
+        (lambda m: m.set_params(blocks=np.array([2, 2])).partial_fit(np.eye(4), [0, 0, 1, 1]),
+         ValueError, "blocks cannot be used with partial_fit"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(use, error, message):
+    with pytest.raises(error, match=message):
+        use(DuOri(prior="identity", random_state=0).partial_fit(np.eye(4)))
+
+
 def test_errors_leave_the_estimator_as_it_was():
     model = DuOri(prior="identity", n_triplets=50).partial_fit(X0, Triplets(T0))
     state, metric = model.updating_, model.metric_

@@ -1,7 +1,7 @@
 """``partial_fit``, ``forget``, ``decay`` and ``rebase`` of DuRP and DuOri."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from .. import settling, updating
 from .._arrays import ops
-from .._arrays.namespace import in_full_precision, require_host
+from .._arrays.namespace import in_full_precision, require_host, to_numpy
 from .._options import check_options
-from .._rows import open_rows
+from .._rows import Rows, choose_rows, open_rows
 from .._types import Array, Matrix
 from ..losses import get_loss
 from ..prior import check_prior
@@ -96,12 +96,12 @@ class Updating(LearnedMetricEstimator, DualOptions):
                 raise ValueError("y is None: pass what is known about these rows")
             rows, _ = open_rows(X)
             check_two_rows(rows, type(self).__name__)
-            X = _on_host(rows.take())
+            X = self._some_of(rows, rng)
             base = self._make_base(X, None, rng, rows.names)
-            counts = {"used": X.shape[0], "given": X.shape[0]}
+            counts = {"used": X.shape[0], "given": rows.shape[0]}
             return self._settle(State(base, updating.nothing(X, base)), rng, rows, counts)
-        places = _places_kept(y)
         training = open_training(self, X, y, rng, known)
+        places = _places_kept(y)
         X = _on_host(training.X)
         if state is None:
             base = self._make_base(X, training.supervision, rng, training.rows.names)
@@ -127,7 +127,9 @@ class Updating(LearnedMetricEstimator, DualOptions):
             The fitted estimator.
         """
         state = _state_of(self, "forget")
-        wanted = [ids] if isinstance(ids, str | Integral) else list(ids)
+        if not isinstance(ids, str | Integral | Iterable):
+            raise TypeError(f"ids must be a str, an int or a sequence of these; got {ids!r}")
+        wanted = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else [ids]
         missing = set(wanted) - set(state.kept.ids)
         if missing:
             raise ValueError(
@@ -189,10 +191,7 @@ class Updating(LearnedMetricEstimator, DualOptions):
             opened, _ = open_rows(X, names=first.feature_names, width=first.n_features)
             opened.check_width(first.n_features, type(self).__name__)
             check_two_rows(opened, type(self).__name__)
-            numbers = np.arange(opened.shape[0])
-            if self.max_rows is not None and len(numbers) > self.max_rows:
-                numbers = np.sort(rng.choice(numbers, self.max_rows, replace=False))
-            rows = _on_host(opened.take(numbers))
+            rows = self._some_of(opened, rng)
         near = kept.comparisons if len(kept) else None
         if near is not None and X is not None:
             near = Comparisons(kept.index + rows.shape[0], kept.margin, kept.weight)
@@ -249,6 +248,10 @@ class Updating(LearnedMetricEstimator, DualOptions):
 
     # --- parts -------------------------------------------------------------------------------
 
+    def _some_of(self, rows: Rows, rng: np.random.Generator) -> Matrix:
+        """At most ``max_rows`` rows, chosen evenly."""
+        return _on_host(rows.take(choose_rows(rows.shape[0], self.max_rows, rng)))
+
     def _make_base(self, X: Matrix, supervision: Any, rng: np.random.Generator, names: Any) -> Base:
         check_prior(self, X.shape[1])
         if supervision is None:  # whitening then takes the scatter of all rows
@@ -302,8 +305,9 @@ def _state_of(model: Any, what: str) -> State:
 
 def _check_updatable(model: Any) -> None:
     check_options(model)
-    for name, plain in (("lift", None), ("blocks", None), ("all_rows", False)):
-        if getattr(model, name) != plain:
+    unused = {"lift": model.lift is None, "blocks": model.blocks is None}
+    for name, is_unused in (unused | {"all_rows": not model.all_rows}).items():
+        if not is_unused:
             raise ValueError(f"{name} cannot be used with partial_fit: leave it out, or use fit")
     if model.shrinkage < 1.0 and model.prior != "whitening":
         raise ValueError(
@@ -321,11 +325,9 @@ def _places_kept(y: Any) -> tuple[int, Array] | None:
     """How many triplets or comparisons there are, and which their check does not leave out."""
     if not isinstance(y, Comparisons):
         return None
-    n = len(y.index)
-    weight = np.ones(n) if y.weight is None else np.broadcast_to(y.weight, (n,))
-    index = np.asarray(y.index)
-    if index.ndim != 2 or index.shape[1] not in (3, 4):
-        return None  # refused later, by name
+    index = np.asarray(to_numpy(y.index))
+    n = len(index)
+    weight = np.ones(n) if y.weight is None else np.broadcast_to(to_numpy(y.weight), (n,))
     pairs = np.sort(y._pairs(index).reshape(-1, 2, 2), axis=2)
     silent = (pairs[:, 0] == pairs[:, 1]).all(axis=1) | (weight == 0)
     return n, np.flatnonzero(~silent)
