@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -1512,6 +1513,7 @@ class TestJson:
         np.save("x.npy", X)
         index = np.random.default_rng(0).integers([0, 100], [100, 200], size=(20_000, 2))
         np.save("p.npy", np.column_stack([index, y[index[:, 0]] == y[index[:, 1]]]))
+        shutil.copy("p.npy", "other.npy")
         np.save("c.npy", [[i, i + 3] for i in range(0, 180, 9)])
         pairs, clicks = ("x.npy", "--pairs", "p.npy"), ("x.npy", "--positives", "c.npy")
         return {
@@ -1531,7 +1533,7 @@ class TestJson:
             "neighbors": [as_json("neighbors", learned, data, *queries)],
             "explain": [as_json("explain", learned, data, 1, 2)],
             "match": [
-                as_json("match", learned, *pairs, "--precision", 0.6, "--test-pairs", "p.npy"),
+                as_json("match", learned, *pairs, "--precision", 0.6, "--test-pairs", "other.npy"),
                 as_json("match", learned, *pairs, "--precision", 0.99999),
             ],
             "duplicates": [

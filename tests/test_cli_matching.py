@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,8 @@ def test_pairs_may_name_rows_by_their_ids(files):
                 for (a, b), same in zip(pairs.index, pairs.same, strict=True)
             )
         arguments = ("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", name)
-        run(*arguments, "--test-pairs", name, "-o", "i.safetensors")
+        other = shutil.copy(name, f"other-{name}")
+        run(*arguments, "--test-pairs", other, "-o", "i.safetensors")
         found = Matcher.load("i.safetensors").pairs_
         assert_allclose(found.distance, Matcher(Metric(None, 4)).fit(X, pairs).pairs_.distance)
     run(
@@ -137,10 +139,11 @@ def test_groups_prevalence_test_pairs_and_report(files):
     expected = Matcher(Metric(None, 4)).fit(X, pairs, groups=np.r_[:200, :200], prevalence=0.05)
     assert found.prevalence_ == 0.05
     assert_allclose(found.threshold(recall=0.9).distance, expected.threshold(recall=0.9).distance)
-    line = refused(*BASE, "--groups", "g.txt", "--test-pairs", "p.csv")
+    shutil.copy("p.csv", "q.csv")
+    line = refused(*BASE, "--groups", "g.txt", "--test-pairs", "q.csv")
     assert "200 of 200 entities of these pairs" in line
     done = run(
-        *BASE, "--test-pairs", "p.csv", "--report", "page.html", "--texts", "t.txt", "--recall", 0.5
+        *BASE, "--test-pairs", "q.csv", "--report", "page.html", "--texts", "t.txt", "--recall", 0.5
     )
     assert "On 600 other pairs: log loss 0.0" in done.stdout
     page = Path("page.html").read_text(encoding="utf-8")
@@ -224,6 +227,7 @@ def test_refusals(files):
     assert "400 rows" in refused(*BASE, "--groups", "p.csv") or "lines for 400 rows" in refused(
         *BASE, "--groups", "p.csv"
     )
+    assert "are the same file" in refused(*BASE, "--test-pairs", "./p.csv")
     assert "prevalence must be between" in refused(*BASE, "--prevalence", 2)
     same = Pairs([[0, 1]])
     np.save("s.npy", same.index)
@@ -232,7 +236,8 @@ def test_refusals(files):
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
 def test_long_work_shows_its_steps(files):
-    shown = shown_on_terminal(*BASE, "--test-pairs", "p.csv", "--report", "r.html").decode()
+    shutil.copy("p.csv", "q.csv")
+    shown = shown_on_terminal(*BASE, "--test-pairs", "q.csv", "--report", "r.html").decode()
     for step in ("reading", "fitting to the pairs", "scoring", "a threshold", "the report"):
         assert re.search(rf"{step} +\x1b\[[0-9;]*m?[━╸╺ ]", shown), step
     assert "━" not in shown_on_terminal("--quiet", *BASE).decode()

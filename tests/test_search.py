@@ -492,7 +492,7 @@ def test_lift_is_left_out_for_sparse_rows():
     X, y = make_data()
     search = MetricCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(sp.csr_matrix(X), y)
     assert {params.get("lift") for params in search.cv_results_["params"]} == {None}
-    with pytest.raises(ValueError, match="put None among the lifts"):
+    with pytest.raises(ValueError, match="X is sparse: leave lifts out, or put None among them"):
         MetricCV(lifts=["rbf"]).fit(sp.csr_matrix(X), y)
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from .._version import __version__
-from ._methods import with_estimator_options
+from ._methods import in_flags, with_estimator_options
 from ._output import note, printable, set_quiet
 from .demo import demo
 from .doctor import doctor
@@ -63,7 +63,7 @@ class _Commands(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)
-                warnings.showwarning = lambda message, *place: note(str(message))
+                warnings.showwarning = lambda message, *place: note(in_flags(str(message)))
                 return super().invoke(ctx)
         except BrokenPipeError:  # whoever reads our output has stopped: no message is needed
             raise

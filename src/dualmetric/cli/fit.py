@@ -107,6 +107,8 @@ def fit(
     if kind is not None and method in NEED_LABELS:
         raise ValueError(f"--{kind} does not apply to --method {method}: use another method")
     noun = noun_of(source)  # what is held out
+    if noun != "rows" and labels is not None and Path(labels).is_file():
+        raise ValueError(f"--labels and --{kind} cannot be combined: give one of them")
     if noun != "rows" and test is not None:
         raise ValueError(f"--test does not apply to --{kind}: score with dualmetric evaluate")
     features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop") or []
@@ -128,6 +130,8 @@ def fit(
     if method == "auto" and tfidf:
         options["lift"] = "none"  # no metric has both
     estimator = build_estimator(method, options, seed)
+    if (use := getattr(estimator, "require", None)) and options.get("lift") == "rbf":
+        raise ValueError(f"--for {use} and --lift rbf cannot be combined: give one of them")
     if cv is not None:
         estimator.cv = read_cv(cv, method, "labels" if kind is None else f"--{kind}")
     with show_steps() as steps:

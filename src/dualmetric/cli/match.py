@@ -65,6 +65,11 @@ def match(
     check_output(out, "--out", *read, report)
     if out.suffix not in ("", SUFFIX):
         raise ValueError(f"--out: metric files must end in {SUFFIX}; got {out.name}")
+    if test_pairs is not None and test_pairs.resolve() == pairs.resolve():
+        raise ValueError(
+            "--test-pairs and --pairs are the same file, but scores are honest on other pairs "
+            "only: give another file"
+        )
     if texts is not None and report is None:
         raise ValueError("--texts needs --report, the page that shows them")
     test, scores, threshold, refusal = None, None, None, None
