@@ -848,7 +848,7 @@ BAD_TRIPLETS = {
     "pairs": ([(0, 3)], r"\(N, 3\) array .* \(1, 2\)"),
     "flat": ([0, 3, 1], r"\(N, 3\) array .* \(3,\)"),
     "empty": (np.empty((0, 3), dtype=int), "triplets is empty: give at least one"),
-    "empty list": ([], r"\(N, 3\) array"),
+    "empty list": ([], "triplets is empty: give at least one"),
     "masked": (masked(np.array([[0, 3, 1], [0, 3, 2]]), (1, 1)), "triplets is a masked array"),
     "for other rows": (np.array([[0, 3, 70]]), r"triplets\[0\] = \[0, 3, 70\]"),
 }

@@ -135,6 +135,12 @@ def fewest_pairs(rate: float, confidence: float, errors: int = 0) -> int:
     return high
 
 
+def rounded_up(number: float) -> int:
+    """Round up to two digits; estimates of numbers of pairs are not more precise."""
+    unit = 10 ** max(0, int(np.log10(max(number, 1.0))) - 1)
+    return int(np.ceil(number / unit)) * unit
+
+
 def odds_scale(prevalence: float | None, share: float) -> float:
     """Odds of a match in use over those among the labelled pairs."""
     if prevalence is None:

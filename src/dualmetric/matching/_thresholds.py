@@ -73,6 +73,7 @@ from ._bounds import (
     likeness,
     numbered,
     odds_scale,
+    rounded_up,
     shifted,
     upper_bound,
 )
@@ -339,10 +340,7 @@ def _fpr_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
         if k < len(pairs.same):
             k = int(np.searchsorted(pairs.distance, pairs.distance[k], "left"))
         made = int(np.searchsorted(places, k))
-        enough = max(made, min(n, _ENOUGH))
-        # hubs make the first errors, and are a smaller part of more of them
-        rho = max(alike(enough, enough), alike(made, _ENOUGH) if made else 0.0)
-        yield _Test(int(k), made, n, effect_of(entity, rho), size)
+        yield _rate_test(int(k), made, entity, alike, size)
 
 
 def _recall_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
@@ -354,10 +352,18 @@ def _recall_tests(pairs: Evidence, size: float) -> Iterator[_Test]:
     for missed in _counts(n)[:-1]:
         k = int(_ends(pairs.distance, places[n - missed - 1 :][:1] + 1)[0])
         made = n - int(np.searchsorted(places, k))
-        enough = max(made, min(n, _ENOUGH))
-        # hubs make the first errors, and are a smaller part of more of them
-        rho = max(alike(enough, enough), alike(made, _ENOUGH) if made else 0.0)
-        yield _Test(k, made, n, effect_of(entity, rho), size)
+        yield _rate_test(k, made, entity, alike, size)
+
+
+def _rate_test(
+    accepted: int, made: int, entity: Array, alike: Callable[[int, int], float], size: float
+) -> _Test:
+    """Evidence about a rate of all pairs of one kind, of which ``made`` are errors."""
+    n = len(entity)
+    enough = max(made, min(n, _ENOUGH))
+    # hubs make the first errors, and are a smaller part of more of them
+    rho = max(alike(enough, enough), alike(made, _ENOUGH) if made else 0.0)
+    return _Test(accepted, made, n, effect_of(entity, rho), size)
 
 
 def _counts(n: int) -> Array:
@@ -409,20 +415,17 @@ def _refusal(
         f"the best that was measured is {best:.4g}"
     )
     if factor > _MOST_TIMES:
+        if min(rates) <= allowed:
+            most = max(test.total for test in tried if test.errors / test.total <= allowed)
+            message += f", but on {most:,} pairs only"
         few = "More pairs" if factor == np.inf else f"Even {_MOST_TIMES} times as many pairs"
         message += f". {few} would not help: use a better metric, or {easier}"
         return NotEnoughPairsError(message, None, best)
-    needed = _rounded_up((factor - 1.0) * n)
+    needed = rounded_up((factor - 1.0) * n)
     message += (
         f", on too few pairs. Label about {needed:,} more pairs of the same kind, or {easier}"
     )
     return NotEnoughPairsError(message, needed, best)
-
-
-def _rounded_up(number: float) -> int:
-    """Round up to two digits; the estimate is not more precise."""
-    unit = 10 ** max(0, int(np.log10(max(number, 1.0))) - 1)
-    return int(np.ceil(number / unit)) * unit
 
 
 def _needed_factor(
