@@ -755,3 +755,26 @@ def test_blocks_are_weighed():
     assert set(search.cv_results_["estimator"]) == {"Euclidean", "DuOri"}
     assert search.best_estimator_.block_weights_["noise"] < 0.05
     assert_array_equal(fitted_again(search, D, known).transform(Q), search.transform(Q))
+
+
+def test_candidates_may_be_arrays_and_lists():
+    X, y = make_data()
+    given = {"shrinkages": [0.1, 0.5], "ranks": [1, 3], "powers": [0.0, 0.5], "regs": [0.1, 1.0]}
+    arrays = {name: np.array(values) for name, values in given.items()}
+    chosen, expected = (MetricCV(**{**SMALL, **more}).fit(X, y) for more in (arrays, given))
+    assert chosen.best_params_ == expected.best_params_
+    assert chosen.cv_results_["params"] == expected.cv_results_["params"]
+    assert chosen.estimate(X) == expected.estimate(X)
+
+
+def test_defaults_given_as_a_list_change_nothing():
+    X, y = make_data()
+    few = {"lifts": [None], "n_triplets": 500, "random_state": 0}
+    tried = [
+        {row["name"] for row in search.families_}
+        for search in (
+            MetricCV(**few).fit(X, y),
+            MetricCV(samplers=["active"], regs=[None], **few).fit(X, y),
+        )
+    ]
+    assert tried[0] == tried[1]

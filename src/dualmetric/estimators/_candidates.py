@@ -43,8 +43,8 @@ _SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01, 0.003, 0.001), 3
 _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7), 2
 _PRIOR_REGS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1)
 _PRIOR_TRIPLETS = 50_000
-_PRIOR_PROJECTIONS = 300
-_LABEL_REGS, _LABEL_PROJECTIONS = (1e-3, 1e-2, 1e-1), 100
+PRIOR_PROJECTIONS = 300
+_LABEL_REGS, LABEL_PROJECTIONS = (1e-3, 1e-2, 1e-1), 100
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
 _WIDE_RANK = 100
@@ -112,8 +112,10 @@ def families_of(search: Any, supervision: Supervision, n_features: int) -> list[
     families = list(supervision.families)
     if search.blocks is not None:
         return ["identity"]
-    default = type(search)()
-    if any(getattr(search, name) != getattr(default, name) for name in _OF_DURP):
+    both = [
+        [list(getattr(one, name) or ()) for name in _OF_DURP] for one in (search, type(search)())
+    ]
+    if both[0] != both[1]:
         families = [name for name in families if name != "ridge"]
     if search.priors is not None:
         families = [name for name in families if name in ("scatter", "ridge", "lifted")]
@@ -235,7 +237,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
     # the size of the correction matters, and few projections find it well only where comparisons
     # are as many as those of labels
     labelled = isinstance(known, Labels)
-    method: Any = DuOri if d <= (_LABEL_PROJECTIONS if labelled else _ALL_DIRECTIONS) else DuRP
+    method: Any = DuOri if d <= (LABEL_PROJECTIONS if labelled else _ALL_DIRECTIONS) else DuRP
     regs = _WIDE_REGS if d > DENSE_LIMIT else _LABEL_REGS if labelled else _PRIOR_REGS
     training = Training(open_rows(train)[0], known, np.arange(n), train, known)
     for setting in _prior_settings(field):
@@ -243,7 +245,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
         params["n_triplets"] = min(search.n_triplets, _PRIOR_TRIPLETS)
         if method is DuRP:
-            params["n_projections"] = _LABEL_PROJECTIONS if labelled else _PRIOR_PROJECTIONS
+            params["n_projections"] = LABEL_PROJECTIONS if labelled else PRIOR_PROJECTIONS
         if d > DENSE_LIMIT:
             params["n_components"] = _WIDE_RANK
         if not field.race.wants(method.__name__, params):

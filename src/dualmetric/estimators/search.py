@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from time import perf_counter
 from typing import Any, Self
 
@@ -24,7 +25,15 @@ from .._validation import warn
 from ..problem import length_unit
 from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
-from ._candidates import Field, families_of, fixed_options, n_groups, run_candidates
+from ._candidates import (
+    LABEL_PROJECTIONS,
+    PRIOR_PROJECTIONS,
+    Field,
+    families_of,
+    fixed_options,
+    n_groups,
+    run_candidates,
+)
 from ._choice import best_of_families, choose, not_worse, on_guard, results
 from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race, better_plain
@@ -198,7 +207,10 @@ class MetricCV(LearnedMetricEstimator):
         type="list or dict",
     )
     n_projections: int = option(
-        "int", default=50, help="As in `DuRP`; with a prior 300, and 100 for labels.", low=1
+        "int",
+        default=50,
+        help=f"As in `DuRP`; with a prior {PRIOR_PROJECTIONS}, and {LABEL_PROJECTIONS} for labels.",
+        low=1,
     )
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
@@ -253,8 +265,8 @@ class MetricCV(LearnedMetricEstimator):
 
         Returns
         -------
-        MetricCV
-            Itself.
+        self
+            The fitted estimator.
         """
         begin = perf_counter()
         check_options(self)
@@ -272,7 +284,8 @@ class MetricCV(LearnedMetricEstimator):
             )
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
         n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
-        families = families_of(self, supervision, rows.shape[1])
+        search = self._with_lists()
+        families = families_of(search, supervision, rows.shape[1])
         self._check_requirements(supervision, families, rows.shape[1])
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
         race, guard = Race(deadline), Race(deadline)
@@ -283,7 +296,7 @@ class MetricCV(LearnedMetricEstimator):
             current = guard if split.guard else race
             current.start(split)
             field = Field(
-                self,
+                search,
                 families,
                 split,
                 ops.take_rows(rows, split.train_rows),
@@ -320,6 +333,15 @@ class MetricCV(LearnedMetricEstimator):
             "new_documents_": on_guard(guard, choice["kept"]) if guard.candidates else None,
         }
         return self._refit(training, choice, scoring, seed)
+
+    def _with_lists(self) -> Self:
+        """The same, with candidates that were given as arrays or tuples as lists."""
+        new = copy(self)
+        for name, declared in options_of(self).items():
+            given = getattr(self, name)
+            if declared.each is not None and given is not None:
+                setattr(new, name, np.asarray(given, dtype=object).tolist())
+        return new
 
     def _check_requirements(
         self, supervision: Supervision, families: Sequence[str], n_features: int
@@ -433,7 +455,8 @@ class MetricCV(LearnedMetricEstimator):
         Estimate
             Memory of the largest candidate, and work of all candidates together.
         """
-        shrinkages = self.shrinkages or (0.1,) * 4  # about how many are tried of the default
+        # about how many are tried of the default
+        shrinkages = (0.1,) * 4 if self.shrinkages is None else self.shrinkages
         lifted = None if hasattr(X, "nnz") or self.require is not None else "rbf"
         each = [
             estimate_dual(DuRP(lift=lift, shrinkage=min(shrinkages), **fixed_options(self)), X, y)
