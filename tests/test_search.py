@@ -778,3 +778,4 @@ def test_defaults_given_as_a_list_change_nothing():
         )
     ]
     assert tried[0] == tried[1]
+    assert any("Ridge" in name for name in tried[1])
