@@ -303,6 +303,21 @@ def test_known_rows_are_stored_once():
     np.testing.assert_array_equal(model.rows_, X0[[0, 1, 2, 7]])
 
 
+def test_rows_of_another_precision_are_known():
+    X = X0.astype(np.float32)
+    model = DuOri(prior="identity").partial_fit(X, Triplets([[0, 1, 2]]))
+    model.partial_fit(X.astype(np.float64), Triplets([[0, 1, 3]]))
+    assert model.rows_.shape[0] == 4
+
+
+def test_rows_that_are_kept_twice_do_not_mix_up_others():
+    model = DuOri(prior="identity").partial_fit(X0, Triplets([[0, 1, 2]]))
+    model.partial_fit(sp.csr_array(X0), Triplets([[0, 1, 3], [5, 6, 7]]), ids=["a", "b"])
+    model.forget("b").partial_fit(X0, Triplets([[9, 10, 11]]), ids="c")
+    index = model.comparisons_.index[list(model.ids_).index("c")]
+    np.testing.assert_array_equal(model.rows_.toarray()[index], X0[[9, 10, 9, 11]])
+
+
 def test_what_stays_fixed_is_learned_from_max_rows():
     X = np.random.default_rng(0).normal(size=(60, 3))
     model = DuOri(prior="identity", max_rows=20, random_state=0).partial_fit(X)

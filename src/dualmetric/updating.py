@@ -114,7 +114,7 @@ def nothing(X: Matrix, base: Base) -> Kept:
 
 def add(kept: Kept, base: Base, raw: Matrix, given: Comparisons, ids: Any, options: Any) -> Kept:
     """Add comparisons over ``raw``, with β = 0; rows that are known already are recognised."""
-    places, new, seen = _places(kept.seen, raw)
+    places, new, seen = _places(kept.seen, raw, kept.raw.shape[0])
     rows = base.first.apply(ops.take_rows(raw, new)) if len(new) else kept.rows[:0]
     joined = _joined(kept.rows, rows)
     index = places[given.index]
@@ -190,26 +190,32 @@ def seen_in(rows: Matrix) -> dict[bytes, int]:
     return {key: place for place, key in enumerate(_keys(rows))}
 
 
-def _places(known: dict[bytes, int], raw: Matrix) -> tuple[Array, Array, dict[bytes, int]]:
-    """Place of each row among the known ones, which rows are new, and where all are then."""
+def _places(
+    known: dict[bytes, int], raw: Matrix, n_known: int
+) -> tuple[Array, Array, dict[bytes, int]]:
+    """Place of each row among the known ones, which rows are new, and where all are then.
+
+    There may be more known rows than keys: a row that was given both dense and sparse is kept
+    twice.
+    """
     seen = known.copy()
     places, new = np.empty(raw.shape[0], dtype=np.int64), []
     for number, key in enumerate(_keys(raw)):
         if key not in seen:
-            seen[key] = len(seen)
+            seen[key] = n_known + len(new)
             new.append(number)
         places[number] = seen[key]
     return places, np.array(new, dtype=np.int64), seen
 
 
 def _keys(rows: Matrix) -> list[bytes]:
-    """Bytes of each row, by which rows are told apart."""
+    """Bytes of each row in float64, by which rows are told apart; −0 counts as 0."""
     if ops.is_dense(rows):
-        return [row.tobytes() for row in np.ascontiguousarray(rows)]
+        return [(row.astype(np.float64) + 0.0).tobytes() for row in rows]
     rows = ops.canonical(rows)
-    ends = rows.indptr
+    data, ends = rows.data.astype(np.float64), rows.indptr
     return [
-        rows.indices[a:b].astype(np.int64).tobytes() + b"|" + rows.data[a:b].tobytes()
+        rows.indices[a:b].astype(np.int64).tobytes() + b"|" + data[a:b].tobytes()
         for a, b in pairwise(ends)
     ]
 
