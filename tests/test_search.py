@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from dualmetric import (
     Comparisons,
@@ -738,12 +738,13 @@ def test_labels_that_are_unknown_do_not_vote():
     )
 
 
-def test_groups_are_held_out_whole():
-    X, y = load_digits(return_X_y=True)
-    X, y = X[:400], y[:400]
-    groups = np.arange(400) // 10
-    checked = Labels(y, groups=groups).check(400)
-    for split in checked.splits(X, None, "map", 0):
+@pytest.mark.parametrize("cv", [None, 3, GroupKFold(3)])
+def test_whole_groups_of_labelled_rows_are_held_out(cv):
+    X, y = make_data(120)
+    groups = np.arange(120) // 6
+    splits = list(Labels(y, groups=groups).check(120).splits(X, cv, "map", 0))
+    assert len(splits) == (4 if cv is None else 3)
+    for split in splits:
         assert not np.intersect1d(groups[split.train_rows], groups[split.test_rows]).size
 
 
@@ -779,3 +780,23 @@ def test_defaults_given_as_a_list_change_nothing():
     ]
     assert tried[0] == tried[1]
     assert any("Ridge" in name for name in tried[1])
+
+
+@pytest.mark.parametrize("kind", ["labels", "pairs", "grouped pairs", "triplets", "positives"])
+def test_a_cv_that_does_not_split_is_refused_by_name(kind):
+    X, y = make_data(60)
+    index = np.column_stack([np.arange(40), np.arange(40) + 4])
+    same = np.arange(40) % 2 == 0
+    known = {
+        "labels": y,
+        "pairs": Pairs(index, same),
+        "grouped pairs": Pairs(index, same, groups=np.arange(60)),
+        "triplets": Triplets(np.column_stack([index, index[:, 1] + 1])),
+        "positives": Positives(index),
+    }[kind]
+    for cv in (0, 1, -1, True):
+        with pytest.raises(ValueError, match=f"cv must be .* at least 2 folds; got {cv}"):
+            MetricCV(cv=cv).fit(X, known)
+    for cv in (2.5, [1, 2], iter([(np.arange(9), np.array([1000]))])):
+        with pytest.raises(ValueError, match=r"cv=.* does not split these \w+: "):
+            MetricCV(cv=cv).fit(X, known)

@@ -199,7 +199,8 @@ def _places(
     twice.
     """
     seen = known.copy()
-    places, new = np.empty(raw.shape[0], dtype=np.int64), []
+    new: list[int] = []
+    places = np.empty(raw.shape[0], dtype=np.int64)
     for number, key in enumerate(_keys(raw)):
         if key not in seen:
             seen[key] = n_known + len(new)

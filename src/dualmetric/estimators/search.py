@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
+from numbers import Integral
 from time import perf_counter
 from typing import Any, Self
 
@@ -270,6 +271,8 @@ class MetricCV(LearnedMetricEstimator):
         """
         begin = perf_counter()
         check_options(self)
+        if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or self.cv < 2):
+            raise ValueError(f"cv must be None, a splitter or at least 2 folds; got {self.cv!r}")
         seed = seed_of(self.random_state)
         # the rows that the chosen estimator, which gets this seed, will choose as well
         training = open_training(self, X, y, generator(seed))

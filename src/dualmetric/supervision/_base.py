@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
+from reprlib import repr as brief
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -322,6 +323,22 @@ def folds_of(groups: Array, n_folds: int, seed: int) -> list[Array]:
     return [np.flatnonzero(fold[codes] == number) for number in range(len(filled))]
 
 
+def split_by(
+    cv: Any, places: Array, what: str, y: Array | None = None, groups: Array | None = None
+) -> list[tuple[Array, Array]]:
+    """Parts to learn from and to score on, by a number of folds or a splitter of scikit-learn."""
+    from sklearn.model_selection import check_cv
+
+    try:
+        parts = check_cv(cv, y, classifier=y is not None).split(places, y, groups)
+        found = [(np.asarray(train), np.asarray(test)) for train, test in parts]
+        for part in (part for both in found for part in both):
+            places[part]  # refuses numbers that are too large
+    except (IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"cv={brief(cv)} does not split these {what}: {error}") from None
+    return found
+
+
 def pairs_among(rows: Array, index: Array) -> Array:
     """The pairs of row numbers of which both are among ``rows``, as places in these; (2, n)."""
     index = index[np.isin(index, rows).all(axis=1)]
@@ -461,7 +478,7 @@ class Comparisons(Supervision):
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
         """Hold out one quarter of the comparisons after the other, or one of ``cv`` parts."""
-        from sklearn.model_selection import KFold, check_cv
+        from sklearn.model_selection import KFold
 
         if isinstance(cv, str):
             raise ValueError(
@@ -476,7 +493,7 @@ class Comparisons(Supervision):
             )
         if cv is None:
             cv = KFold(4, shuffle=True, random_state=seed)
-        for train, test in check_cv(cv).split(places):
+        for train, test in split_by(cv, places, "comparisons"):
             learned, held_out = self._part(train), self._part(test)
             rows, tested = learned.rows(), held_out.rows()
             index = self._pairs(held_out.take(tested).index)

@@ -27,6 +27,7 @@ from ._base import (
     compact,
     folds_of,
     pairs_among,
+    split_by,
 )
 from .mining import DEPTH, MARGIN, mined
 
@@ -202,8 +203,6 @@ class Judged(Supervision):
         worse than the plain distance. A number is that of folds of ``"queries"``; a splitter is
         given the queries, and their groups.
         """
-        from sklearn.model_selection import check_cv
-
         asked = np.unique(self.index[self.grade > 0, 0])
         if len(asked) < 4:
             raise ValueError(
@@ -217,7 +216,7 @@ class Judged(Supervision):
             )
         groups = None if self.groups is None else self.groups[asked]
         if not isinstance(cv, str | Integral | None):
-            for _, test in check_cv(cv).split(asked, groups=groups):
+            for _, test in split_by(cv, asked, "queries", groups=groups):
                 yield self._split(asked[test], scoring)
             return
         if cv in (None, "documents"):
@@ -239,8 +238,8 @@ class Judged(Supervision):
         folds = folds_of(groups, int(cv) if isinstance(cv, Integral) else 4, seed)
         if len(folds) < 2:
             raise ValueError(
-                "all queries are of one group: none can be held out; leave groups out, or cv="
-                "'documents'"
+                "all queries are of one group: none can be held out; leave groups out, or use "
+                "cv='documents'"
             )
         for test in folds:
             yield self._split(asked[test], scoring)

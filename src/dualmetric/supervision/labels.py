@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from itertools import chain
-from reprlib import repr as brief
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from .._rows import choose_rows, with_rare_classes
 from .._types import Array, Matrix
 from .._validation import check_labels
 from ..scatter import Within, within_classes
-from ._base import Comparisons, Split, Supervision, check_groups, compact, folds_of
+from ._base import Comparisons, Split, Supervision, check_groups, compact, folds_of, split_by
 from .sampling import sample_triplets
 
 MOST_HELD_OUT = 1500
@@ -145,15 +145,14 @@ class Labels(Supervision):
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
         """Hold out rows of each class, or whole classes, as ``cv`` says: see `MetricCV`."""
-        from sklearn.model_selection import check_cv
-
         known = self.known_rows()
         others = np.setdiff1d(np.arange(len(self.y)), known)
         codes = np.unique(self.y[known], return_inverse=True)[1]
         rng = np.random.default_rng(seed)
         parts: Iterable[tuple[Array, Array]]
-        if cv is None and self.groups is not None:
-            folds = folds_of(self.groups[known], 4, seed)
+        groups = None if self.groups is None else self.groups[known]
+        if groups is not None and isinstance(cv, Integral | None):
+            folds = folds_of(groups, 4 if cv is None else int(cv), seed)
             parts = [(np.setdiff1d(np.arange(len(known)), test), test) for test in folds]
         elif cv is None:
             parts = chain(_quarters(codes), _at_random(codes, rng))
@@ -164,11 +163,7 @@ class Labels(Supervision):
                 )
             parts = _folds_of_classes(codes, rng)
         else:
-            try:
-                parts = list(check_cv(cv, codes, classifier=True).split(codes, codes))
-                parts = [(np.asarray(train), np.asarray(test)) for train, test in parts]
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"cv={brief(cv)} does not split these rows: {error}") from None
+            parts = split_by(cv, codes, "rows", codes, groups)
         for train, test in parts:
             if len(test) > MOST_HELD_OUT:
                 test = np.sort(rng.choice(test, MOST_HELD_OUT, replace=False))

@@ -25,6 +25,7 @@ from ._base import (
     compact,
     folds_of,
     pairs_among,
+    split_by,
 )
 from .sampling import most_listed
 
@@ -198,7 +199,7 @@ class Pairs(Supervision):
 
         A number is that of parts. A splitter is given the pairs.
         """
-        from sklearn.model_selection import StratifiedKFold, check_cv
+        from sklearn.model_selection import StratifiedKFold
 
         if isinstance(cv, str):
             raise ValueError(
@@ -218,7 +219,7 @@ class Pairs(Supervision):
             return
         if cv is None:
             cv = StratifiedKFold(4, shuffle=True, random_state=seed)
-        for train, test in check_cv(cv, pairs.same, classifier=True).split(pairs.index, pairs.same):
+        for train, test in split_by(cv, pairs.index, "pairs", pairs.same):
             yield pairs._split(train, test)
 
     def _splits_by_group(self, n_folds: int, seed: int) -> Iterator[Split]:
