@@ -490,6 +490,19 @@ def test_a_metric_of_many_features(wide, monkeypatch, steps, kind, form, estimat
     assert_near(metric.matrix(), M, 1e-5)
 
 
+@pytest.mark.parametrize("outside", [0.0, 0.8])
+def test_few_rows_leave_all_directions_of_a_metric(wide, monkeypatch, steps, outside):
+    X, _ = wide
+    wide_route(monkeypatch, span=True)
+    prior = Metric(orthogonal(150, 20, np.linspace(1.5, 3.0, 20)), outside=outside)
+    given = Comparisons([[0, 1, 0, 2], [3, 1, 2, 3]], margin=[200.0, 300.0])
+    model = DuOri(prior=prior, reg=0.01, scale=False, eigen_tol=1e-8, random_state=0)
+    metric = model.fit(X[:4], given).metric_
+    M = expected_matrix(model, X[:4], given, prior.matrix(), *steps, reg=0.01)
+    assert np.abs(M - prior.matrix()).max() > 0.02 * np.abs(M).max()
+    assert_near(metric.matrix(), M, 1e-5)
+
+
 @pytest.mark.parametrize("span", [True, False])
 @pytest.mark.parametrize("form", ["identity", "low rank", "corrected"])
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])

@@ -142,7 +142,8 @@ def leading_part(
             floor=floor,
             solve=None if scatter is None else scatter.solve,
         )
-    width = min(rank + OVERSAMPLING, n, d)
+    # XᵀCX has at most n directions, but B may have more
+    width = min(rank + OVERSAMPLING, n if more is None else d, d)
     start = like(rng.standard_normal((n if in_span else d, width)), ops.column_means(X))
     if in_span:
         start = ops.minus_mean(start)  # coefficients add up to zero, as those of Av and Sv do
