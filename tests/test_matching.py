@@ -386,7 +386,7 @@ def test_review_band(fitted):
     assert len(matcher.worth_labelling(X, [])) == 0
     with pytest.raises(ValueError, match=r"index must be an \(N, 2\) array .* got shape \(1, 4\)"):
         matcher.worth_labelling(X, [[0, 1, 2, 3]])
-    for wrong in ([[0.5, 1.0]], [["a", "b"]], [[0, 10**6]], [[0, -1]]):
+    for wrong in ([[0.5, 1.0]], [["a", "b"]], [[0, 10**6]], [[0, -1]], None):
         with pytest.raises(ValueError, match="index"):
             matcher.worth_labelling(X, wrong)
     assert np.array_equal(matcher.worth_labelling(X, pairs, band, n=10), places)

@@ -1,4 +1,4 @@
-"""Settling: what an update leaves to do, which is to solve further and to rebuild the metric.
+"""Settling: after an update, solve further and rebuild the metric.
 
 Coordinate ascent continues from the kept dual variables until the duality gap is small. As the
 regulariser is λ/2·‖M − M₀‖², the gap bounds how far the metric is from M*, the one that a fit from

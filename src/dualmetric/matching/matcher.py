@@ -374,7 +374,7 @@ class Matcher(BaseEstimator):
         rows = self.metric_.open_rows(X)
         if isinstance(index, Pairs):
             index = index.index
-        if len(index):
+        if not hasattr(index, "__len__") or len(index):
             index = check_index(index, ("a", "b"), "index", rows.shape[0])
         if band is not None and not isinstance(band, Band):
             raise TypeError(

@@ -221,8 +221,12 @@ def check_index(index: Any, names: tuple[str, ...], what: str, n_rows: int | Non
         got = f"shape {array.shape}" if array.ndim else type(index).__name__
         raise ValueError(f"{wanted}; got {got}")
     if not np.issubdtype(array.dtype, np.integer):
-        remedies = {"f": "use astype(int)", "b": "give numbers in place of a mask"}
         by_position = "replace ids by the positions of their rows, counted from 0"
+        remedies = {
+            "f": "use astype(int)",
+            "b": "give numbers in place of a mask",
+            "O": f"use astype(int), or {by_position}",
+        }
         raise ValueError(
             f"{what} must hold integers, the row numbers of X; got {array.dtype}: "
             f"{remedies.get(array.dtype.kind, by_position)}"
