@@ -246,7 +246,7 @@ def test_require_leaves_out_lifts(digits):
     for require in ("linear", "faiss", "explainable"):
         search = MetricCV(require=require, **settings).fit(X, y)
         assert search.metric_.lift is None
-    with pytest.raises(ValueError, match="require='faiss' allows none: leave lifts out"):
+    with pytest.raises(ValueError, match="require='faiss' allows no lift: leave lifts out"):
         MetricCV(require="faiss", **{**settings, "lifts": ["rbf"]}).fit(X, y)
     with pytest.raises(ValueError, match="require='faiss' cannot be combined with blocks"):
         MetricCV(require="faiss", blocks=[32, 32]).fit(X, y)

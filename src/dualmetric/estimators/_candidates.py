@@ -156,11 +156,12 @@ def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
     if "lifted" in families and search.require is None and ops.centre_of(X[:1, :]) is not None:
         return list(search.lifts)
     if not any(lift is None for lift in search.lifts):
-        why = "X is sparse" if ops.centre_of(X[:1, :]) is None else "y holds judgements"
-        why = f"require={search.require!r} allows none" if search.require else why
-        raise ValueError(
-            f"lifts has no None among them, but {why}: leave lifts out, or put None among them"
-        )
+        why = "a lift is not tried for judgements"
+        if ops.centre_of(X[:1, :]) is None:
+            why = "a lift is for dense rows, but X is sparse"
+        if search.require:
+            why = f"require={search.require!r} allows no lift"
+        raise ValueError(f"{why}: leave lifts out, or put None among them")
     return [None]
 
 
