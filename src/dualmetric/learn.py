@@ -26,6 +26,7 @@ from .blocks import Blocks
 from .lift import rbf_lift
 from .losses import get_loss
 from .prior import (
+    FEW_ROWS,
     Corrected,
     apply_prior,
     correct_prior,
@@ -44,9 +45,6 @@ PRIOR_REG = 0.01
 
 SPAN_LIMIT = 2000
 """Rows up to which n × n inner products and their eigenvectors are cheap."""
-
-PRIOR_SPAN_LIMIT = 4000
-"""The same with a prior: directions at both ends of the spectrum take longer to find."""
 
 _COPIED_SHARE = 0.3  # of the rows: below it, those that comparisons name are copied
 
@@ -237,10 +235,16 @@ def pose(
 
 
 def in_span(rows: Matrix, prior: Prior | None, options: DualOptions) -> bool:
-    """Whether the problem is solved in the span of few rows."""
-    if prior is not None and (rows.shape[1] <= DENSE_LIMIT or prior.image is not None):
+    """Whether the problem is solved in the span of few rows.
+
+    With a prior, DuOri is, because it needs dense coordinates of the rows. For DuRP, products with
+    the rows as they are cost less than n × n inner products and their eigenvectors.
+    """
+    if prior is not None and (
+        rows.shape[1] <= DENSE_LIMIT or prior.image is not None or options.space == "projection"
+    ):
         return False
-    most = SPAN_LIMIT if prior is None else PRIOR_SPAN_LIMIT
+    most = SPAN_LIMIT if prior is None else FEW_ROWS
     return options.rebuilt and rows.shape[0] < min(rows.shape[1], most)
 
 

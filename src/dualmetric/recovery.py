@@ -104,11 +104,13 @@ def leading_part(
     scatter: Scatter | None = None,
     tolerance: float = TOLERANCE,
     more: Callable[[Matrix], Matrix] | None = None,
-    sign: float = 1.0,
+    *,
+    both_ends: bool = False,
 ) -> Directions:
-    """Largest positive eigenvalues of sign·(XᵀCX + B) and their vectors, from products alone.
+    """Largest positive eigenvalues of XᵀCX + B and their vectors, from products alone.
 
-    ``more(v)`` is Bv for a symmetric B. Where the residual ends above the tolerance, a warning says
+    ``more(v)`` is Bv for a symmetric B. With ``both_ends``, eigenvalues are those that are largest
+    in magnitude, of either sign, and those of S = I. Where the residual ends above the tolerance, a warning says
     so. See `krylov.leading_pairs`, which finds the pairs.
     """
     n, d = X.shape
@@ -124,13 +126,13 @@ def leading_part(
 
     def product(v: Vectors) -> Matrix:
         image = ops.threaded_dot(back, ops.minus_mean(ops.threaded_dot(C, rows_of(v.coef))))
-        return sign * (image if more is None else image + more(v.coef))
+        return image if more is None else image + more(v.coef)
 
     floor = 1.0 if scatter is None else scatter.floor
     if in_span:
         pencil = Pencil(
             gram=lambda a: rows_of(ops.threaded_dot(back, ops.minus_mean(a))),
-            A=lambda v: sign * ops.threaded_dot(C, v.dual),
+            A=lambda v: ops.threaded_dot(C, v.dual),
             S=None if span_dot is None else lambda v: span_dot(v.coef, v.dual),
             floor=floor,
         )
@@ -149,7 +151,7 @@ def leading_part(
     if scatter is not None:
         # solving with S is expensive, so start close to the solution
         start = pencil.A(pencil.vectors(start))
-    values, coef, residual = leading_pairs(pencil, rank, start, tolerance)
+    values, coef, residual = leading_pairs(pencil, rank, start, tolerance, both_ends=both_ends)
     if residual > tolerance:
         warn(
             f"the {rank} directions of the metric have a residual of {residual:.2g} of the "
@@ -170,20 +172,9 @@ def both_ends(
 ) -> Directions:
     """Eigenvalues of XᵀCX + B that are largest in magnitude, and orthonormal eigenvectors.
 
-    Both ends of the spectrum are found by `leading_part` and joined by one small eigenproblem over
-    their span, so that the vectors are orthonormal to rounding.
+    The vectors that `leading_part` finds in the precision of X are made orthonormal once more.
     """
-    ends = [leading_part(X, C, rank, rng, None, tolerance, more, sign) for sign in (1.0, -1.0)]
-    found = np.hstack([to_numpy(end.vectors) for end in ends])
-    basis, _ = np.linalg.qr(found.astype(np.float64))
-    place = ops.column_means(X)  # a dense array of the precision of X, where X is
-    there = like(basis, place)
-    image = ops.tdot(X, ops.threaded_dot(C, ops.threaded_dot(X, there)))
-    if more is not None:
-        image = image + more(there)
-    small = basis.T @ to_numpy(image).astype(np.float64)
-    values, turn = np.linalg.eigh(0.5 * (small + small.T))
-    order = np.argsort(-np.abs(values))[:rank]
-    order = order[np.argsort(-values[order])]
-    vectors = like(basis @ turn[:, order], place)
-    return Directions(values[order], vectors, max(end.residual for end in ends))
+    found = leading_part(X, C, rank, rng, None, tolerance, more, both_ends=True)
+    order = np.argsort(-found.values, kind="stable")
+    vectors = ops.take_columns(found.vectors, order)
+    return Directions(found.values[order], vectors, found.residual)
