@@ -84,7 +84,9 @@ class Field:
             train, test = mapped
             if distance == "cosine":  # dense rows are centred by the mean of training rows
                 centre = ops.centre_of(mapped[0])
-                train, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in mapped)
+                judged = mapped if self.split.judges_train else mapped[1:]
+                *first, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in judged)
+                train = first[0] if first else train
             stays = method == "Euclidean"
             new = {**params, "distance": distance}
             best = np.fmax(best, self.race.enter(method, new, (train, test), spent, stays))
@@ -262,10 +264,11 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
             for one in settings:
                 found = stages.weaker(full, one.get("strength", 1.0))
                 metric = method(**one, blocks=search.blocks).metric_of(found, training)
-                mapped = [metric.embedding(part) for part in (train, field.test)]
+                parts = [train, field.test] if field.split.judges_train else [field.test]
+                mapped = [metric.embedding(part) for part in parts]
                 mapped = [part.positive if part.negative is None else part for part in mapped]
                 spent = perf_counter() - begin
-                field.race.enter(method.__name__, one, tuple(mapped), spent)
+                field.race.enter(method.__name__, one, (mapped[0], mapped[-1]), spent)
                 begin = perf_counter()
         yield method.__name__
 

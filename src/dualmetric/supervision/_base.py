@@ -33,6 +33,7 @@ class Split(NamedTuple):
     mutual: bool = False  # whether held-out rows rank each other: see `intervals.best_of_gains`
     # whether it only says which metrics are worse than the plain distance, and does not count
     guard: bool = False
+    judges_train: bool = True  # whether ``judge`` reads the training rows
 
 
 class Supervision(ABC):
@@ -459,7 +460,7 @@ class Comparisons(Supervision):
             def judge(_: Any, mapped: Any, index: Array = index) -> Array:
                 return agreement(embedded.margins(mapped, index))
 
-            yield Split(rows, tested, learned.take(rows), judge)
+            yield Split(rows, tested, learned.take(rows), judge, judges_train=False)
 
     def _part(self, places: Array) -> Self:
         return self._replaced(self.index[places], self.margin[places], self.weight[places])

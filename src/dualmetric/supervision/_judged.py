@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from .. import measures
 from .._arrays import embedded, judged, ranking
 from .._arrays.embedded import Embedded
+from .._arrays.namespace import precision
 from .._options import Option
 from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
@@ -269,7 +270,8 @@ class Judged(Supervision):
         train, test = self._part(learned), self._part(tested)
         rows = np.union1d(np.arange(n), train.index[:, 0])
         test_rows = np.union1d(np.arange(n), test.index[:, 0])
-        return Split(rows, test_rows, train.take(rows), test.take(test_rows)._judge(scoring))
+        judge = test.take(test_rows)._judge(scoring)
+        return Split(rows, test_rows, train.take(rows), judge, judges_train=False)
 
     def _documents_known(self) -> int:
         assert self.n_documents is not None
@@ -288,7 +290,7 @@ class Judged(Supervision):
         right = self.grade > 0
         index, grade = self.index[right], self.grade[right]
         query = np.unique(index[:, 0], return_inverse=True)[1]
-        if not isinstance(mapped, Embedded):
+        if not isinstance(mapped, Embedded) and precision(mapped) != np.float32:
             mapped = ranking.check_float64(mapped)
         rank = judged.ranks(mapped, self._documents_known(), index)
         return measures.MEASURES[scoring](query, rank, grade, k)
