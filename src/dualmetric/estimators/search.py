@@ -25,7 +25,7 @@ from ..problem import length_unit
 from ..supervision import Labels, Supervision
 from ..supervision.sampling import n_triplets_option
 from ._candidates import Field, families_of, fixed_options, n_groups, run_candidates
-from ._choice import best_of_families, choose, not_worse, on_guard, results
+from ._choice import best_of_families, choose, drop_worse, not_worse, on_guard, results
 from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race, known_mean
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
@@ -294,6 +294,7 @@ class MetricCV(LearnedMetricEstimator):
                 plain = max(current.candidates[:2], key=lambda one: known_mean(one.parts[0]))
                 distance = plain.params["distance"]
             if split.guard:
+                drop_worse(guard)
                 continue
             race.finish()
             seconds = self._seconds_left(begin)
