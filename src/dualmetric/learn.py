@@ -123,11 +123,15 @@ def learn_posed(
     *,
     W: Array | None = None,
     callback: Callable[[Epoch], object] | None = None,
+    shared: dict[bytes, Array] | None = None,
 ) -> DualFit:
-    """Solve a problem that `pose` has set up, and rebuild the metric."""
+    """Solve a problem that `pose` has set up, and rebuild the metric.
+
+    ``shared`` is for fits that differ in λ alone: see `solver.solve_dual`.
+    """
     Z, basis, scatter, problem = project(problem, options, rng, W)
     clock.stop("projection")
-    solution, weight = solve(problem, Z, options, rng, callback)
+    solution, weight = solve(problem, Z, options, rng, callback, shared)
     clock.stop("solving")
     kept = None if options.rebuilt else basis
     factor, outside, change, residual = rebuild(problem, weight, options, rng, scatter, kept)
@@ -321,6 +325,7 @@ def solve(
     options: DualOptions,
     rng: np.random.Generator,
     callback: Callable[[Epoch], object] | None = None,
+    shared: dict[bytes, Array] | None = None,
 ) -> tuple[DualSolution, Array]:
     """The dual variables, and the weight of each comparison's matrix in the metric."""
     reg = regularisation(problem, options)
@@ -333,6 +338,7 @@ def solve(
         tol=options.tol,
         rng=rng,
         callback=callback,
+        shared=shared,
     )
     with np.errstate(all="ignore"):
         weight = solution.beta / (reg * len(problem.comparisons) * problem.unit**2)

@@ -250,6 +250,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         after_sampling = generator(field.seed)
         options = resolve_blocks(method(**params, blocks=search.blocks), d, field.names)
         problem = stages.pose(train, known, options, after_sampling)
+        shared: dict[bytes, Any] = {}
         for reg in _PRIOR_REGS if d <= DENSE_LIMIT else _WIDE_REGS:
             base = {**params, "reg": reg}
             settings = [base]
@@ -260,7 +261,9 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
                 continue
             rng, clock = deepcopy(after_sampling), stages.Clock()
             options = resolve_blocks(method(**base, blocks=search.blocks), d, field.names)
-            full = stages.learn_posed(problem, LiftedRows(train), options, rng, clock)
+            full = stages.learn_posed(
+                problem, LiftedRows(train), options, rng, clock, shared=shared
+            )
             for one in settings:
                 found = stages.weaker(full, one.get("strength", 1.0))
                 metric = method(**one, blocks=search.blocks).metric_of(found, training)
