@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ._arrays import eigen, ops
 from ._arrays.krylov import OVERSAMPLING, Pencil, Vectors, leading_pairs
-from ._arrays.namespace import like, precision, to_numpy
+from ._arrays.namespace import like, precision
 from ._types import Array, Matrix
 from ._validation import warn
 from .scatter import DENSE_LIMIT, Scatter
@@ -110,8 +110,8 @@ def leading_part(
     """Largest positive eigenvalues of XᵀCX + B and their vectors, from products alone.
 
     ``more(v)`` is Bv for a symmetric B. With ``both_ends``, eigenvalues are those that are largest
-    in magnitude, of either sign, and those of S = I. Where the residual ends above the tolerance, a warning says
-    so. See `krylov.leading_pairs`, which finds the pairs.
+    in magnitude, of either sign. Where the residual ends above the tolerance, a warning says so.
+    See `krylov.leading_pairs`, which finds the pairs.
     """
     n, d = X.shape
     back = ops.transposed(X)
@@ -170,10 +170,7 @@ def both_ends(
     tolerance: float,
     more: Callable[[Matrix], Matrix] | None = None,
 ) -> Directions:
-    """Eigenvalues of XᵀCX + B that are largest in magnitude, and orthonormal eigenvectors.
-
-    The vectors that `leading_part` finds in the precision of X are made orthonormal once more.
-    """
+    """Eigenvalues of XᵀCX + B that are largest in magnitude, descending, and their eigenvectors."""
     found = leading_part(X, C, rank, rng, None, tolerance, more, both_ends=True)
     order = np.argsort(-found.values, kind="stable")
     vectors = ops.take_columns(found.vectors, order)

@@ -46,8 +46,7 @@ _PRIOR_TRIPLETS = 50_000
 _PRIOR_PROJECTIONS = 300
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
-_WIDE_TRIPLETS = 25_000
-_WIDE_PROJECTIONS = 200
+_WIDE_PAIRS = 15_000  # comparisons of pairs, of which there are very many: more are no better
 _WIDE_RANK = 150
 _STRENGTHS = (1.0, 0.5, 0.25, 0.12)
 
@@ -239,11 +238,11 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
     for setting in _prior_settings(field):
         begin = perf_counter()
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
-        few = d <= DENSE_LIMIT
-        params["n_triplets"] = min(search.n_triplets, _PRIOR_TRIPLETS if few else _WIDE_TRIPLETS)
+        most = _WIDE_PAIRS if d > DENSE_LIMIT and isinstance(known, Pairs) else _PRIOR_TRIPLETS
+        params["n_triplets"] = min(search.n_triplets, most)
         if method is DuRP:
-            params["n_projections"] = _PRIOR_PROJECTIONS if few else _WIDE_PROJECTIONS
-        if not few:
+            params["n_projections"] = _PRIOR_PROJECTIONS
+        if d > DENSE_LIMIT:
             params["n_components"] = _WIDE_RANK
         if not field.race.wants(method.__name__, params):
             continue

@@ -152,16 +152,18 @@ class Judged(Supervision):
         """
         # what a relevant document may be compared with: mined ones, and all that are judged
         index = np.concatenate([negatives, self.index])
-        levels, level = np.unique(
-            np.concatenate([np.zeros(len(negatives)), self.grade]), return_inverse=True
-        )
-        asked, place = np.unique(index[:, 0], return_inverse=True)
+        levels = np.unique(np.append(self.grade, 0.0))
+        level = np.zeros(len(index), dtype=np.int64)
+        level[len(negatives) :] = np.searchsorted(levels, self.grade)
+        asks = np.bincount(index[:, 0]) > 0
+        asked, place = np.flatnonzero(asks), (np.cumsum(asks) - 1)[index[:, 0]]
         # sorted by query and grade: of a query, documents of lower grades come first
         key = place * len(levels) + level
         order = np.argsort(key, kind="stable")
         key, place = key[order], place[order]
-        first = np.searchsorted(key, place * len(levels))
-        n_worse = np.searchsorted(key, key) - first
+        starts = np.concatenate([[0], np.cumsum(np.bincount(key))])
+        first = starts[place * len(levels)]
+        n_worse = starts[key] - first
         # comparisons are numbered, those of a query one after the other
         ends = np.cumsum(n_worse)
         size = np.bincount(place, n_worse).astype(np.int64)[:, None]
