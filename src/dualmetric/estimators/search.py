@@ -193,7 +193,7 @@ class MetricCV(LearnedMetricEstimator):
         'distances and ``prior="identity"`` are then tried.',
         type="list or dict",
     )
-    n_projections: int = option("int", default=50, help="As in `DuRP`; 400 with a prior.", low=1)
+    n_projections: int = option("int", default=50, help="As in `DuRP`; 300 with a prior.", low=1)
     n_triplets: int = n_triplets_option()
     max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
     max_rows: int | None = max_rows_option()
