@@ -341,7 +341,9 @@ def wide_route(monkeypatch, span):
         monkeypatch.setattr(place, "DENSE_LIMIT", 100)
     monkeypatch.setattr("dualmetric.recovery.DENSE_LIMIT", 100)
     monkeypatch.setattr(recovery, "DEFAULT_WIDE_RANK", 30)
+    monkeypatch.setattr(module, "FEW_ROWS_RANK", 30)
     monkeypatch.setattr(learn, "SPAN_LIMIT", 2000 if span else 0)
+    monkeypatch.setattr(learn, "FEW_ROWS", 4000 if span else 0)
 
 
 @pytest.fixture
@@ -388,6 +390,28 @@ def test_identity_of_many_features(wide, monkeypatch, steps, kind, span, estimat
     U = L / np.linalg.norm(L, axis=0)
     assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-10 if dtype == np.float64 else 1e-4)
     assert_near(L @ L.T + np.eye(150) - U @ U.T, M, tolerance)
+
+
+def test_only_duori_decomposes_inner_products_of_wide_rows(wide, monkeypatch):
+    X, given = wide
+    wide_route(monkeypatch, True)
+    calls, row_span = [], learn.spaces.row_span
+    monkeypatch.setattr(learn.spaces, "row_span", lambda X: calls.append(1) or row_span(X))
+    for estimator, expected in ((DuRP, 0), (DuOri, 1)):
+        model = estimator(prior="identity", reg=REG, random_state=0).fit(sp.csr_matrix(X), given)
+        assert len(calls) == expected
+        assert model.metric_.factor.shape[1] <= 30
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_wide_rows_have_more_directions_where_they_are_few(wide, monkeypatch, many):
+    X, given = wide
+    wide_route(monkeypatch, False)
+    monkeypatch.setattr(module, "FEW_ROWS", 60 if many else 61)
+    monkeypatch.setattr(module, "FEW_ROWS_RANK", 7)
+    monkeypatch.setattr(recovery, "DEFAULT_WIDE_RANK", 5)
+    model = DuRP(prior="identity", reg=REG, all_rows=True, random_state=0).fit(X, given)
+    assert model.metric_.factor.shape[1] == (5 if many else 7)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])

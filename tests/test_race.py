@@ -147,6 +147,20 @@ def test_few_classes_decide_by_the_mean():
     assert _choice.choose(worse)["kept"].method == "Euclidean"
 
 
+def test_the_guard_drops_what_is_clearly_worse_than_the_plain_distance():
+    means = [0.5, 0.45, 0.49, 0.48, 0.42, 0.52]
+    race = Race()
+    race.start(split_of(make_scores(means)))
+    for place in range(6):
+        method = "Euclidean" if place < 2 else "DuRP"
+        race.enter(method, {"number": place}, (0, place), 0.1)
+    _choice.drop_worse(race)
+    # 0.48 loses about what is allowed, and the other plain distance stays
+    dropped = [one.dropped for one in race.candidates]
+    assert_array_equal(dropped, [False, False, False, False, True, False])
+    assert not {4} & {one.params["number"] for one in _choice.not_worse(race)}
+
+
 def test_slow_candidates_are_left_out_when_time_is_short():
     race = race_of(make_scores([0.5, 0.5, 0.9]))
     assert _choice.choose(race, most_seconds=0.2)["kept"].method == "DuRP"

@@ -170,6 +170,26 @@ class TestKernel:
         np.testing.assert_allclose(in_blocks.beta, one_by_one.beta, rtol=0, atol=1e-11)
         assert np.ptp(one_by_one.beta) > 0.1
 
+    @pytest.mark.parametrize("m", [101, 4])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_several_regularisations_share_inner_products(self, rng, monkeypatch, m, dtype):
+        Z = (0.2 * rng.normal(size=(30, m))).astype(dtype)
+        index, margin = random_comparisons(30, 300, rng), rng.normal(0.7, 1.0, size=300)
+        comparisons = Comparisons(index, margin, np.ones(300))
+        regs = (0.01, 0.1, 1.0)
+        expected = [solve(Z, comparisons, "hinge", reg=reg).beta for reg in regs]
+        computed, gram = [], solver.Symmetric.gram
+        monkeypatch.setattr(
+            solver.Symmetric, "gram", lambda *given: computed.append(1) or gram(*given)
+        )
+        shared = {}
+        for reg, beta in zip(regs, expected, strict=True):
+            found = solve(Z, comparisons, "hinge", reg=reg, shared=shared)
+            np.testing.assert_array_equal(found.beta, beta)
+            assert found.history == []
+        assert len(computed) == (9 if m > 100 else 0)  # three epochs of three blocks, once
+        assert np.ptp(expected[0] - expected[2]) > 0.1
+
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_margins_and_dual_matrix(self, problem, rng, dtype):
         Z, comparisons = problem

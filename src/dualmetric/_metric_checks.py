@@ -180,11 +180,12 @@ def as_outside(outside: Any, factor: Array | None, lift: Lift | None) -> float:
     if outside and (lift is not None or factor is None):
         raise ValueError("outside needs a factor and cannot be combined with a lift: leave it out")
     if outside and factor is not None:
-        gram = factor.T.astype(np.float64) @ factor
-        sizes = np.sqrt(np.diag(gram))
-        if not (sizes > 0).all() or (
-            np.abs(gram / np.outer(sizes, sizes) - np.eye(len(gram))).max() > 1e-3
-        ):
+        sizes = np.sqrt(np.einsum("ij,ij->j", factor, factor, dtype=np.float64))
+        with np.errstate(all="ignore"):
+            unit = factor / sizes.astype(factor.dtype)
+            # columns that are not finite give NaN, which is refused, too
+            skew = np.abs(unit.T @ unit - np.eye(len(sizes))).max(initial=0.0)
+        if not skew <= 1e-3:
             raise ValueError(
                 "outside needs a factor whose columns are orthogonal, and none of them zero"
             )

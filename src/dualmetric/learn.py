@@ -26,6 +26,7 @@ from .blocks import Blocks
 from .lift import rbf_lift
 from .losses import get_loss
 from .prior import (
+    FEW_ROWS,
     Corrected,
     apply_prior,
     correct_prior,
@@ -44,9 +45,6 @@ PRIOR_REG = 0.01
 
 SPAN_LIMIT = 2000
 """Rows up to which n × n inner products and their eigenvectors are cheap."""
-
-PRIOR_SPAN_LIMIT = 4000
-"""The same with a prior: directions at both ends of the spectrum take longer to find."""
 
 _COPIED_SHARE = 0.3  # of the rows: below it, those that comparisons name are copied
 
@@ -125,11 +123,15 @@ def learn_posed(
     *,
     W: Array | None = None,
     callback: Callable[[Epoch], object] | None = None,
+    shared: dict[bytes, Array] | None = None,
 ) -> DualFit:
-    """Solve a problem that `pose` has set up, and rebuild the metric."""
+    """Solve a problem that `pose` has set up, and rebuild the metric.
+
+    ``shared`` is for fits that differ in λ alone: see `solver.solve_dual`.
+    """
     Z, basis, scatter, problem = project(problem, options, rng, W)
     clock.stop("projection")
-    solution, weight = solve(problem, Z, options, rng, callback)
+    solution, weight = solve(problem, Z, options, rng, callback, shared)
     clock.stop("solving")
     kept = None if options.rebuilt else basis
     factor, outside, change, residual = rebuild(problem, weight, options, rng, scatter, kept)
@@ -237,10 +239,16 @@ def pose(
 
 
 def in_span(rows: Matrix, prior: Prior | None, options: DualOptions) -> bool:
-    """Whether the problem is solved in the span of few rows."""
-    if prior is not None and (rows.shape[1] <= DENSE_LIMIT or prior.image is not None):
+    """Whether the problem is solved in the span of few rows.
+
+    With a prior, DuOri is, because it needs dense coordinates of the rows. For DuRP, products with
+    the rows as they are cost less than n × n inner products and their eigenvectors.
+    """
+    if prior is not None and (
+        rows.shape[1] <= DENSE_LIMIT or prior.image is not None or options.space == "projection"
+    ):
         return False
-    most = SPAN_LIMIT if prior is None else PRIOR_SPAN_LIMIT
+    most = SPAN_LIMIT if prior is None else FEW_ROWS
     return options.rebuilt and rows.shape[0] < min(rows.shape[1], most)
 
 
@@ -317,6 +325,7 @@ def solve(
     options: DualOptions,
     rng: np.random.Generator,
     callback: Callable[[Epoch], object] | None = None,
+    shared: dict[bytes, Array] | None = None,
 ) -> tuple[DualSolution, Array]:
     """The dual variables, and the weight of each comparison's matrix in the metric."""
     reg = regularisation(problem, options)
@@ -330,6 +339,7 @@ def solve(
         rng=rng,
         numbers=problem.numbers,
         callback=callback,
+        shared=shared,
     )
     with np.errstate(all="ignore"):
         weight = solution.beta / (reg * len(problem.comparisons) * problem.unit**2)

@@ -47,8 +47,11 @@ from .supervision import Comparisons, Supervision
 PRIOR_SCALE = 3.0**0.5
 """Root mean square distance after scaling: a margin of one is a third of the mean square."""
 
-SPANNED_RANK = 200
-"""Directions that are corrected by default if few rows span all directions."""
+FEW_ROWS = 4000
+"""Rows below which wide rows have `FEW_ROWS_RANK` corrected directions by default."""
+
+FEW_ROWS_RANK = 200
+"""Directions that are corrected by default if rows are wide and few; 50 if they are many."""
 
 BLOCK_RIDGE = 1e-3
 """ρ, how strongly the weights of blocks are pulled towards each other."""
@@ -302,7 +305,7 @@ def correct_prior(
     """
     prior, rows, index = problem.prior, problem.rows, problem.comparisons.index
     assert prior is not None
-    d = rows.shape[1]
+    n, d = rows.shape
     if not weight.any():
         warn(
             f"the prior satisfies all {len(index):,} comparisons: it is returned unchanged",
@@ -312,6 +315,9 @@ def correct_prior(
             return Corrected(None if kept else ops.square(d, rows, diagonal=1.0))
     C = recovery.weighted_graph(index, weight, rows)
     projected = options.space != "original"
+    wanted = options.n_components
+    if wanted is None:
+        wanted = FEW_ROWS_RANK if n < FEW_ROWS else recovery.DEFAULT_WIDE_RANK
     # Δ is in the unit of the problem; M₀ keeps its own
     ratio = options.strength / (prior.scale * problem.unit**2)
     if d <= DENSE_LIMIT:
@@ -329,7 +335,6 @@ def correct_prior(
         values, vectors = eigen.eigh(ops.to_float64(delta))
         found = recovery.Directions(values, like(vectors, rows), 0.0)
     else:
-        wanted = options.n_components or recovery.DEFAULT_WIDE_RANK
         found = recovery.both_ends(rows, C, wanted, rng, options.eigen_tol)
         if projected:
             image = ops.threaded_dot(rows, like(found.vectors, ops.column_means(rows)))
@@ -339,8 +344,7 @@ def correct_prior(
             ratio *= line_search(margins, size, problem.comparisons, reg, options.loss)
     if prior.factor is not None:
         return _beside_metric(problem, ratio * weight, options, rng)
-    keep = np.argsort(-np.abs(found.values), kind="stable")
-    keep = keep[: options.n_components or SPANNED_RANK]
+    keep = np.argsort(-np.abs(found.values), kind="stable")[:wanted]
     change = ratio * found.values[keep]
     vectors = ops.take_columns(found.vectors, keep)
     factor = vectors * like(corrected_lengths(change, prior.omega), vectors)

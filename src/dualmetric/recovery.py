@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ._arrays import eigen, ops
 from ._arrays.krylov import OVERSAMPLING, Pencil, Vectors, leading_pairs
-from ._arrays.namespace import like, precision, to_numpy
+from ._arrays.namespace import like, precision
 from ._types import Array, Matrix
 from ._validation import warn
 from .scatter import DENSE_LIMIT, Scatter
@@ -104,12 +104,14 @@ def leading_part(
     scatter: Scatter | None = None,
     tolerance: float = TOLERANCE,
     more: Callable[[Matrix], Matrix] | None = None,
-    sign: float = 1.0,
+    *,
+    both_ends: bool = False,
 ) -> Directions:
-    """Largest positive eigenvalues of sign·(XᵀCX + B) and their vectors, from products alone.
+    """Largest positive eigenvalues of XᵀCX + B and their vectors, from products alone.
 
-    ``more(v)`` is Bv for a symmetric B. Where the residual ends above the tolerance, a warning says
-    so. See `krylov.leading_pairs`, which finds the pairs.
+    ``more(v)`` is Bv for a symmetric B. With ``both_ends``, eigenvalues are those that are largest
+    in magnitude, of either sign. Where the residual ends above the tolerance, a warning says so.
+    See `krylov.leading_pairs`, which finds the pairs.
     """
     n, d = X.shape
     back = ops.transposed(X)
@@ -124,13 +126,13 @@ def leading_part(
 
     def product(v: Vectors) -> Matrix:
         image = ops.threaded_dot(back, ops.minus_mean(ops.threaded_dot(C, rows_of(v.coef))))
-        return sign * (image if more is None else image + more(v.coef))
+        return image if more is None else image + more(v.coef)
 
     floor = 1.0 if scatter is None else scatter.floor
     if in_span:
         pencil = Pencil(
             gram=lambda a: rows_of(ops.threaded_dot(back, ops.minus_mean(a))),
-            A=lambda v: sign * ops.threaded_dot(C, v.dual),
+            A=lambda v: ops.threaded_dot(C, v.dual),
             S=None if span_dot is None else lambda v: span_dot(v.coef, v.dual),
             floor=floor,
         )
@@ -150,7 +152,7 @@ def leading_part(
     if scatter is not None:
         # solving with S is expensive, so start close to the solution
         start = pencil.A(pencil.vectors(start))
-    values, coef, residual = leading_pairs(pencil, rank, start, tolerance)
+    values, coef, residual = leading_pairs(pencil, rank, start, tolerance, both_ends=both_ends)
     if residual > tolerance:
         warn(
             f"the {rank} directions of the metric have a residual of {residual:.2g} of the "
@@ -169,22 +171,8 @@ def both_ends(
     tolerance: float,
     more: Callable[[Matrix], Matrix] | None = None,
 ) -> Directions:
-    """Eigenvalues of XᵀCX + B that are largest in magnitude, and orthonormal eigenvectors.
-
-    Both ends of the spectrum are found by `leading_part` and joined by one small eigenproblem over
-    their span, so that the vectors are orthonormal to rounding.
-    """
-    ends = [leading_part(X, C, rank, rng, None, tolerance, more, sign) for sign in (1.0, -1.0)]
-    found = np.hstack([to_numpy(end.vectors) for end in ends])
-    basis, _ = np.linalg.qr(found.astype(np.float64))
-    place = ops.column_means(X)  # a dense array of the precision of X, where X is
-    there = like(basis, place)
-    image = ops.tdot(X, ops.threaded_dot(C, ops.threaded_dot(X, there)))
-    if more is not None:
-        image = image + more(there)
-    small = basis.T @ to_numpy(image).astype(np.float64)
-    values, turn = np.linalg.eigh(0.5 * (small + small.T))
-    order = np.argsort(-np.abs(values))[:rank]
-    order = order[np.argsort(-values[order])]
-    vectors = like(basis @ turn[:, order], place)
-    return Directions(values[order], vectors, max(end.residual for end in ends))
+    """Eigenvalues of XᵀCX + B that are largest in magnitude, descending, and their eigenvectors."""
+    found = leading_part(X, C, rank, rng, None, tolerance, more, both_ends=True)
+    order = np.argsort(-found.values, kind="stable")
+    vectors = ops.take_columns(found.vectors, order)
+    return Directions(found.values[order], vectors, found.residual)

@@ -22,6 +22,7 @@ from the rows that a comparison names, not from its place in the array: see `ran
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,6 +202,7 @@ def solve_dual(
     numbers: Array | None = None,
     warm_start: Array | None = None,
     callback: Callable[[Epoch], object] | None = None,
+    shared: dict[bytes, Array] | None = None,
 ) -> DualSolution:
     """Maximise the dual objective over β.
 
@@ -230,6 +232,10 @@ def solve_dual(
         Duals to start from; every epoch is then SDCA.
     callback : callable, optional
         Called with an `Epoch` at the end of each epoch.
+    shared : dict, optional
+        For several λ: the same dict, empty at first, for calls that differ in ``reg`` alone. Inner
+        products of comparisons that are visited together are computed by the first call and kept
+        here (1 kB per comparison and epoch), and no objectives are: the history is empty.
     """
     from ._arrays import kernels
 
@@ -268,13 +274,15 @@ def solve_dual(
         ordered += [weight.take(order), beta.take(order)]
         sgd = epoch == 1 and warm_start is None
         start, step = (reg, reg) if sgd else (reg_n, 0.0)
-        run: Any = _blocked_epoch if blocked else kernels.dual_epoch
+        run: Any = partial(_blocked_epoch, shared=shared) if blocked else kernels.dual_epoch
         with blas_threads_for(m) if blocked else nullcontext():
             run(Z, *ordered, V, start, step, loss.logistic, loss.smoothing, loss.upper)
         beta[order] = ordered[-1]
+        if shared is not None and epoch == max_epochs:
+            break
         # V again from β, so that rounding does not build up and the gap below is the true one
         V = form.weighted_sum(comparisons.index, beta)
-        if record(epoch):
+        if shared is None and record(epoch):
             break
     return DualSolution(beta, history)
 
@@ -289,13 +297,14 @@ def _blocked_epoch(
     reg_n: float,
     reg_step: float,
     *loss: float,
+    shared: dict[bytes, Array] | None = None,
 ) -> None:
     """Do what the kernel ``dual_epoch`` does, a block of comparisons at a time.
 
     The steps are the same, not an approximation: within a block, ⟨V, A_t⟩ is its value at the
     start of the block plus Σ_s δ_s⟨A_s, A_t⟩ over the steps since. V is read and written once per
     block, by matrix products, rather than once per comparison. The products run where the rows
-    are, and the steps, which are numbers, on the host.
+    are, and the steps, which are numbers, on the host. ``shared`` is that of `solve_dual`.
     """
     from ._arrays import kernels
 
@@ -304,7 +313,13 @@ def _blocked_epoch(
     for first in range(0, len(index), size):
         part = slice(first, first + size)
         u, v = form.factors(index[part])
-        G = to_numpy(form.gram(u, v))
+        if shared is None:
+            G = to_numpy(form.gram(u, v))
+        else:
+            key = index[part].tobytes()
+            if key not in shared:
+                shared[key] = to_numpy(form.gram(u, v))
+            G = shared[key]
         start = to_numpy(xp.vecdot(u, v @ V))
         delta = np.empty(len(start), dtype=beta.dtype)
         here = shift[part], weight[part], beta[part]

@@ -123,8 +123,12 @@ def conjugate_gradients(
     return solution, left, energy
 
 
-def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> Leading:
+def leading_pairs(
+    pencil: Pencil, rank: int, start: Array, tolerance: float, *, both_ends: bool = False
+) -> Leading:
     """Largest positive eigenvalues θ of Av = θSv, and their vectors with vᵀSv = 1.
+
+    With ``both_ends``, the eigenvalues that are largest in magnitude, of either sign.
 
     This is a block Krylov method. The basis grows by S⁻¹r for the residuals r = Av − θSv of the
     leading Ritz vectors, made S-orthogonal to the basis; a few steps of conjugate gradients are
@@ -147,12 +151,14 @@ def leading_pairs(pencil: Pencil, rank: int, start: Array, tolerance: float) -> 
     for n_products in range(1, _MAX_PRODUCTS + 1):
         values, turn = _eigh(Q.dual.T @ AQ)
         size = np.abs(values).max()
-        lead = np.argsort(values)[::-1][:width]
+        sizes = np.abs(values) if both_ends else values
+        lead = np.argsort(sizes)[::-1][:width]
         theta, turn = values[lead].astype(dtype), like(turn[:, lead], start)
         image, stretched = AQ @ turn, SQ @ turn
         residual = pencil.vectors(image - stretched * like(theta, start))
         step, squares = _unstretch(pencil, residual)
-        n_positive = np.count_nonzero(theta[:rank] > 10 * np.finfo(dtype).eps * size)
+        clear = sizes[lead[:rank]] > 10 * np.finfo(dtype).eps * size
+        n_positive = np.count_nonzero(clear)
         # the first that is not positive too: it may be about to become so
         worst = np.sqrt(squares[: min(rank, n_positive + 1)].max()) / size
         n_basis = Q.coef.shape[1]

@@ -47,7 +47,8 @@ PRIOR_PROJECTIONS = 300
 _LABEL_REGS, LABEL_PROJECTIONS = (1e-3, 1e-2, 1e-1), 100
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
-_WIDE_RANK = 100
+_WIDE_PAIRS = 15_000  # comparisons of pairs, of which there are very many: more are no better
+_WIDE_RANK = 150
 _STRENGTHS = (1.0, 0.5, 0.25, 0.12)
 
 
@@ -83,7 +84,9 @@ class Field:
             train, test = mapped
             if distance == "cosine":  # dense rows are centred by the mean of training rows
                 centre = ops.centre_of(mapped[0])
-                train, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in mapped)
+                judged = mapped if self.split.judges_train else mapped[1:]
+                *first, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in judged)
+                train = first[0] if first else train
             stays = method == "Euclidean"
             new = {**params, "distance": distance}
             best = np.fmax(best, self.race.enter(method, new, (train, test), spent, stays))
@@ -244,7 +247,8 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
     for setting in _prior_settings(field):
         begin = perf_counter()
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
-        params["n_triplets"] = min(search.n_triplets, _PRIOR_TRIPLETS)
+        most = _WIDE_PAIRS if d > DENSE_LIMIT and isinstance(known, Pairs) else _PRIOR_TRIPLETS
+        params["n_triplets"] = min(search.n_triplets, most)
         if method is DuRP:
             params["n_projections"] = LABEL_PROJECTIONS if labelled else PRIOR_PROJECTIONS
         if d > DENSE_LIMIT:
@@ -254,6 +258,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         after_sampling = generator(field.seed)
         options = resolve_blocks(method(**params, blocks=search.blocks), d, field.names)
         problem = stages.pose(train, known, options, after_sampling)
+        shared: dict[bytes, Any] = {}
         for reg in regs:
             base = {**params, "reg": reg}
             settings = [base]
@@ -264,14 +269,17 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
                 continue
             rng, clock = deepcopy(after_sampling), stages.Clock()
             options = resolve_blocks(method(**base, blocks=search.blocks), d, field.names)
-            full = stages.learn_posed(problem, LiftedRows(train), options, rng, clock)
+            full = stages.learn_posed(
+                problem, LiftedRows(train), options, rng, clock, shared=shared
+            )
             for one in settings:
                 found = stages.weaker(full, one.get("strength", 1.0))
                 metric = method(**one, blocks=search.blocks).metric_of(found, training)
-                mapped = [metric.embedding(part) for part in (train, field.test)]
+                parts = [train, field.test] if field.split.judges_train else [field.test]
+                mapped = [metric.embedding(part) for part in parts]
                 mapped = [part.positive if part.negative is None else part for part in mapped]
                 spent = perf_counter() - begin
-                field.race.enter(method.__name__, one, tuple(mapped), spent)
+                field.race.enter(method.__name__, one, (mapped[0], mapped[-1]), spent)
                 begin = perf_counter()
         yield method.__name__
 

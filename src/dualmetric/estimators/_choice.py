@@ -107,11 +107,22 @@ def _gains(
     }
 
 
+def drop_worse(guard: Race) -> None:
+    """Drop candidates that later splits of the guard can hardly make allowed."""
+    mean, error = _against_plain(guard)
+    for candidate, lost in zip(guard.candidates[2:], -(mean + 2.0 * error)[2:], strict=True):
+        candidate.dropped |= bool(lost > _MOST_LOST)
+
+
+def _against_plain(guard: Race) -> tuple[Array, Array]:
+    """Mean difference to the better plain distance, and its standard error, of each candidate."""
+    scores = guard.scores()
+    return paired(scores - scores[better_plain(scores)])
+
+
 def not_worse(guard: Race) -> list[Candidate]:
     """Candidates that are not clearly worse than the plain distance."""
-    scores = guard.scores()
-    best_plain = better_plain(scores)
-    mean, error = paired(scores - scores[best_plain])
+    mean, error = _against_plain(guard)
     allowed = (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
     allowed[:2] = True
     return [one for one, ok in zip(guard.candidates, allowed, strict=True) if ok]

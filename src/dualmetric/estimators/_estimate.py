@@ -9,8 +9,9 @@ import numpy as np
 from .._arrays.krylov import OVERSAMPLING
 from .._arrays.system import format_bytes
 from .._rows import Rows, is_source, open_rows
-from ..learn import PRIOR_SPAN_LIMIT, SPAN_LIMIT
+from ..learn import SPAN_LIMIT
 from ..lift import LANDMARKS
+from ..prior import FEW_ROWS, FEW_ROWS_RANK
 from ..problem import DualOptions
 from ..recovery import DEFAULT_WIDE_RANK
 from ..scatter import DENSE_LIMIT
@@ -93,12 +94,19 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
     whitened, in_original = options.shrinkage < 1.0, options.rebuilt
     route, width = "matrix", d if in_original else m
     wide_prior = d > DENSE_LIMIT and (options.prior is not None or options.blocks is not None)
-    if in_original and n < min(d, PRIOR_SPAN_LIMIT if wide_prior else SPAN_LIMIT):
+    span_limit = SPAN_LIMIT
+    if wide_prior:
+        span_limit = 0 if options.space == "projection" else FEW_ROWS
+    if in_original and n < min(d, span_limit):
         route, width = "span", n
     elif in_original and d > DENSE_LIMIT:
         route = "products"
     m = min(m, width)  # all dimensions, for DuOri, are those of the span
-    rank = min(options.n_components or (DEFAULT_WIDE_RANK if route == "products" else width), width)
+    few = wide_prior and n < FEW_ROWS
+    default = width
+    if route == "products":
+        default = FEW_ROWS_RANK if few else DEFAULT_WIDE_RANK
+    rank = min(options.n_components or default, width)
 
     entry = itemsize + 4 if sparse else itemsize
     stored = n_entries * entry if sparse else 0  # a copy of a sparse X; a dense one is viewed

@@ -35,7 +35,7 @@ from ._candidates import (
     n_groups,
     run_candidates,
 )
-from ._choice import best_of_families, choose, not_worse, on_guard, results
+from ._choice import best_of_families, choose, drop_worse, not_worse, on_guard, results
 from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race, better_plain
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
@@ -316,6 +316,7 @@ class MetricCV(LearnedMetricEstimator):
                 plain = current.candidates[better_plain(current.scores())]
                 distance = plain.params["distance"]
             if split.guard:
+                drop_worse(guard)
                 continue
             race.finish()
             seconds = self._seconds_left(begin)

@@ -36,6 +36,7 @@ class Split(NamedTuple):
     by_mean: bool = False
     # whether it only says which metrics are worse than the plain distance, and does not count
     guard: bool = False
+    judges_train: bool = True  # whether ``judge`` reads the training rows
 
 
 class Supervision(ABC):
@@ -505,7 +506,7 @@ class Comparisons(Supervision):
             def judge(_: Any, mapped: Any, index: Array = index) -> Array:
                 return agreement(embedded.margins(mapped, index))
 
-            yield Split(rows, tested, learned.take(rows), judge)
+            yield Split(rows, tested, learned.take(rows), judge, judges_train=False)
 
     def _part(self, places: Array) -> Self:
         return self._replaced(self.index[places], self.margin[places], self.weight[places])

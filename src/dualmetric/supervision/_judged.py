@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from .. import measures
 from .._arrays import embedded, judged, ranking
 from .._arrays.embedded import Embedded
+from .._arrays.namespace import precision
 from .._options import Option
 from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
@@ -152,17 +153,19 @@ class Judged(Supervision):
         """
         # what a relevant document may be compared with: mined ones, and all that are judged
         index = np.concatenate([negatives, self.index])
-        levels, level = np.unique(
-            np.concatenate([np.zeros(len(negatives)), self.grade]), return_inverse=True
-        )
-        asked, place = np.unique(index[:, 0], return_inverse=True)
+        levels = np.unique(np.append(self.grade, 0.0))
+        level = np.zeros(len(index), dtype=np.int64)
+        level[len(negatives) :] = np.searchsorted(levels, self.grade)
+        asks = np.bincount(index[:, 0]) > 0
+        asked, place = np.flatnonzero(asks), (np.cumsum(asks) - 1)[index[:, 0]]
         # sorted by query and grade: of a query, documents of lower grades come first; then by their
         # numbers, so that it does not matter which of two documents at one distance is nearer
         key = place * len(levels) + level
         order = np.lexsort((index[:, 1], key))
         key, place = key[order], place[order]
-        first = np.searchsorted(key, place * len(levels))
-        n_worse = np.searchsorted(key, key) - first
+        starts = np.concatenate([[0], np.cumsum(np.bincount(key))])
+        first = starts[place * len(levels)]
+        n_worse = starts[key] - first
         # comparisons are numbered, those of a query one after the other
         ends = np.cumsum(n_worse)
         size = np.bincount(place, n_worse).astype(np.int64)[:, None]
@@ -272,7 +275,8 @@ class Judged(Supervision):
         train, test = self._part(learned), self._part(tested)
         rows = np.union1d(np.arange(n), train.index[:, 0])
         test_rows = np.union1d(np.arange(n), test.index[:, 0])
-        return Split(rows, test_rows, train.take(rows), test.take(test_rows)._judge(scoring))
+        judge = test.take(test_rows)._judge(scoring)
+        return Split(rows, test_rows, train.take(rows), judge, judges_train=False)
 
     def _documents_known(self) -> int:
         assert self.n_documents is not None
@@ -291,7 +295,7 @@ class Judged(Supervision):
         right = self.grade > 0
         index, grade = self.index[right], self.grade[right]
         query = np.unique(index[:, 0], return_inverse=True)[1]
-        if not isinstance(mapped, Embedded):
+        if not isinstance(mapped, Embedded) and precision(mapped) != np.float32:
             mapped = ranking.check_float64(mapped)
         rank = judged.ranks(mapped, self._documents_known(), index)
         return measures.MEASURES[scoring](query, rank, grade, k)

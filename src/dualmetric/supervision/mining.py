@@ -108,7 +108,9 @@ def mined(
     # those that are known to be relevant, and the query itself, are found besides
     for block, near in judged.nearest_documents(X, n_documents, asked, depth + n_known + 1):
         queries = asked[block]
-        known = np.isin(np.arange(len(asked))[block, None] * n_documents + near, keys)
+        codes = np.arange(len(asked))[block, None] * n_documents + near
+        places = np.minimum(np.searchsorted(keys, codes), len(keys) - 1)
+        known = keys[places] == codes
         free = ~known & (near != queries[:, None])
         n_free = np.cumsum(free, axis=1)
         n_passed += int((known & (n_free < depth)).sum())

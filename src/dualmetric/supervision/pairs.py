@@ -239,7 +239,8 @@ class Pairs(Supervision):
     def _split(self, train: Array, test: Array) -> Split:
         learned, held_out = self._part(train), self._part(test)
         rows, tested = np.unique(learned.index), np.unique(held_out.index)
-        return Split(rows, tested, learned.take(rows), held_out.take(tested)._judge())
+        judge = held_out.take(tested)._judge()
+        return Split(rows, tested, learned.take(rows), judge, judges_train=False)
 
     def _part(self, keep: Array) -> Self:
         new = copy(self)
