@@ -94,11 +94,23 @@ def environment() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Commit of the code, with a + where files have changed since; None outside a repository."""
-    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    """Commit of the code, with a + where files have changed since; None outside a repository.
+
+    Stored results are not code: a part that was run before does not count as a change.
+    """
+    head = git("rev-parse", "--short", "HEAD")
+    rest = (":/", ":(top,exclude)benchmarks/results")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *rest)
+    return head + ("+" if changed else "") or None
+
+
+def git(*command: str) -> str:
+    """What a command of git says about this repository; nothing outside one."""
     folder = Path(__file__).parent
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+    done = subprocess.run(
+        ["git", *command], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
 
 
 def records(experiment: str) -> dict[str, Any]:
