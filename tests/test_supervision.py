@@ -10,7 +10,7 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_scor
 from dualmetric import DuRP, Euclidean, Metric, Whitening, mean_average_precision
 from dualmetric._arrays import ops
 from dualmetric.supervision import Comparisons, Labels, Split, Triplets, as_supervision, sampling
-from dualmetric.supervision.sampling import sample_triplets
+from dualmetric.supervision.sampling import _distinct, sample_triplets
 from makers import make_clusters
 
 
@@ -42,6 +42,14 @@ def as_set(triplets):
 
 
 class TestActive:
+    @pytest.mark.parametrize("n_rows", [4, 60, 3_000_000])  # the last does not fit into 64 bits
+    def test_repeated_triplets_are_dropped(self, rng, n_rows):
+        drawn = rng.integers(n_rows, size=(200, 3))
+        drawn = np.concatenate([drawn, drawn[:70], drawn[20:40]])
+        expected = list(dict.fromkeys(map(tuple, drawn.tolist())))
+        np.testing.assert_array_equal(_distinct(drawn, n_rows), expected)
+        assert _distinct(drawn[:0], n_rows).shape == (0, 3)
+
     def test_sampled_triplets_are_active_and_distinct(self, rng):
         X, y = make_clusters(60, 3, 4)
         found = sample_triplets(X, y, 500, "active", rng)

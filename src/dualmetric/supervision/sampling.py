@@ -138,10 +138,12 @@ def _distinct(index: Array, n_rows: int) -> Array:
     if len(index) == 0:
         return index
     pair = index[:, 0].astype(np.int64) * n_rows + index[:, 1]
-    if n_rows < 2**21:  # a triple fits into 64 bits: mostly there is no repetition, soon seen
-        keys = np.sort(pair * n_rows + index[:, 2])
-        if (keys[1:] != keys[:-1]).all():
-            return index
+    if n_rows < 2**21:  # a triple fits into 64 bits; few of them are repeated, if any
+        keys = pair * n_rows + index[:, 2]
+        ordered = np.sort(keys)
+        places = np.flatnonzero(np.isin(keys, ordered[1:][ordered[1:] == ordered[:-1]]))
+        first = np.unique(keys[places], return_index=True)[1]
+        return np.delete(index, np.delete(places, first), axis=0)
     order = np.lexsort((index[:, 2], pair))
     changes = (np.diff(pair[order]) != 0) | (np.diff(index[order, 2]) != 0)
     first = order[np.concatenate([[True], changes])]
