@@ -508,6 +508,16 @@ def test_unseen_classes(scoring):
     assert 0 <= search.cv_results_["mean_test_score"].min() <= search.best_score_ <= 1
 
 
+def test_one_direction_is_not_compared_by_its_sign():
+    X, y = make_data(80)
+    search = MetricCV(ranks=[1, 2], **SMALL).fit(X, y)
+    tried = search.cv_results_["params"]
+    assert all(one["distance"] == "euclidean" for one in tried if one.get("n_components") == 1)
+    assert any(one["distance"] == "cosine" for one in tried if one.get("n_components") == 2)
+    search = MetricCV(ranks=[1], distances=["cosine"], **SMALL).fit(X, y)
+    assert any(one.get("n_components") == 1 for one in search.cv_results_["params"])
+
+
 def test_more_features_than_rows():
     X, y = make_classes(60, 300, n_classes=2, shift=12.0)
     search = MetricCV(**{**SMALL, "n_triplets": 500}).fit(X, y)

@@ -79,7 +79,10 @@ class Field:
         spent: float,
     ) -> float:
         """Enter candidates that differ in the distance alone; returns the best mean score."""
-        best = -np.inf
+        best, plain = -np.inf, method == "Euclidean"
+        if mapped[1].shape[1] == 1 and not plain:
+            # along one direction the cosine is a sign: no ranking, and a score of luck
+            distances = [name for name in distances if name != "cosine"] or distances
         for distance in distances:
             train, test = mapped
             if distance == "cosine":  # dense rows are centred by the mean of training rows
@@ -87,9 +90,8 @@ class Field:
                 judged = mapped if self.split.judges_train else mapped[1:]
                 *first, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in judged)
                 train = first[0] if first else train
-            stays = method == "Euclidean"
             new = {**params, "distance": distance}
-            best = np.fmax(best, self.race.enter(method, new, (train, test), spent, stays))
+            best = np.fmax(best, self.race.enter(method, new, (train, test), spent, plain))
         return float(best)
 
 
