@@ -196,7 +196,7 @@ def test_plain_distances_are_scored_as_they_are(scoring, kind):
 @pytest.mark.parametrize("n_features", [15, 400])  # the second is solved in the span of the rows
 def test_candidates_are_scored_as_durp_would_be(scoring, n_features):
     X, y = make_data(240, n_features, noise=2.0)
-    lifts, ranks = ([None, "rbf"], [1, 3, None]) if n_features == 15 else ([None], [1, 3])
+    lifts, ranks = ([None, "rbf"], [2, 3, None]) if n_features == 15 else ([None], [2, 3])
     axes = {"lifts": lifts, "samplers": ["active", "neighbors"], "regs": [None, 0.01]}
     settings = {**SMALL, **axes, "powers": [0.0, 0.5], "shrinkages": [1.0, 0.5], "ranks": ranks}
     search = MetricCV(scoring=scoring, **settings).fit(X, y)
