@@ -11,7 +11,19 @@ from typing import Any
 from dualmetric.paper.cells import Store
 from dualmetric.paper.summary import over_trials
 
-CHOSEN_SETS = ("digits", "usps", "isolet1", "20news_use512", "golub", "su", "rcv1_7class")
+CHOSEN_SETS = (
+    "digits",
+    "usps",
+    "isolet1",
+    "20news_use512",
+    "fashion_mnist_13k",
+    "caltech101_top30_bovw",
+    "golub",
+    "su",
+    "rcv1_7class",
+    "tdt30",
+    "20news_bydate",
+)
 """Sets of the table about `MetricCV`."""
 
 
