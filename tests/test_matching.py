@@ -346,9 +346,47 @@ def test_a_metric_that_is_not_good_enough_is_told_so():
     X = rng.normal(size=(400, 3))
     index = np.arange(400).reshape(-1, 2)
     matcher = Matcher(Metric(None, 3)).fit(X, Pairs(index, np.arange(200) % 2))
-    with pytest.raises(NotEnoughPairsError, match="More pairs would not help") as e:
+    with pytest.raises(NotEnoughPairsError, match="More pairs are unlikely to help") as e:
         matcher.threshold(precision=0.999)
     assert e.value.needed is None or e.value.best < 1
+
+
+@pytest.mark.parametrize(
+    ("first", "wrong", "value", "says"),
+    [
+        # 2 errors among the first 23 pairs are a precision of 0.913, and 2 among 20 are 0.9
+        (23, (3, 8), 0.9, "is 0.913. At most 23 accepted pairs reach the target, too few to say"),
+        (20, (3, 8), 0.9, "is 0.9. At most 20 accepted pairs reach the target, too few to say"),
+        (23, (3, 8), 0.8, "is 0.913. Label about"),
+        (23, (3, 8), 0.95, "is 0.913. More pairs are unlikely to help: use a better metric"),
+        # 32 pairs without an error could support 0.99, if there were many more of them
+        (32, (), 0.99, "is 1. At most 32 accepted pairs reach the target, too few to say"),
+    ],
+)
+def test_a_refused_precision_says_whether_more_pairs_can_help(first, wrong, value, says):
+    same = np.zeros(400, bool)
+    same[:first] = True
+    same[list(wrong)] = False
+    pairs = Evidence.of(np.arange(400.0), same, np.arange(800).reshape(-1, 2))
+    with pytest.raises(NotEnoughPairsError) as e:
+        find_threshold(pairs, "precision", value, 0.95)
+    assert "among thresholds that accept at least 20 pairs, the highest measured" in str(e.value)
+    assert says in str(e.value)
+    assert (e.value.needed is None) == ("Label about" not in says)
+
+
+def test_a_refused_rate_says_how_many_pairs_there_are():
+    same = np.arange(60) < 40
+    pairs = Evidence.of(np.arange(60.0), same, np.arange(120).reshape(-1, 2))
+    for target, value, says in (
+        ("recall", 0.95, "40 of them are the same, which is too few. Label about"),
+        ("fpr", 0.01, "20 of them are different, which is too few. Label about"),
+        ("fpr", 1e-5, "More than 100 times as many pairs are needed: ask for a higher fpr"),
+    ):
+        with pytest.raises(NotEnoughPairsError) as e:
+            find_threshold(pairs, target, value, 0.95)
+        assert says in str(e.value)
+        assert e.value.best == (0.0 if target == "fpr" else 1.0)
 
 
 def test_threshold_arguments(fitted):

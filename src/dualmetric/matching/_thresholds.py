@@ -94,10 +94,12 @@ class NotEnoughPairsError(ValueError):
     Attributes
     ----------
     needed : int or None
-        About how many more labelled pairs of the same kind are needed; None if even 100 times as
-        many would not be enough.
+        About how many more labelled pairs of the same kind are needed. None if more pairs are
+        unlikely to help, if more than 100 times as many are needed, or if the pairs are too few to
+        estimate it.
     best : float
-        The best value of the rate that was measured, without any guarantee.
+        The best value of the rate that was measured, without any guarantee. For the precision, it
+        is the best of the thresholds that accept at least 20 pairs.
     """
 
     def __init__(self, message: str, needed: int | None = None, best: float = np.nan) -> None:
@@ -410,22 +412,30 @@ def _refusal(
     best = min(rates) if target == "fpr" else best
     asked = f"{target} {'≤' if target == 'fpr' else '≥'} {value:g}"
     easier = f"ask for a {'higher' if target == 'fpr' else 'lower'} {target}"
-    message = (
-        f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence: "
-        f"the best that was measured is {best:.4g}"
-    )
-    if factor > _MOST_TIMES:
-        if min(rates) <= allowed:
-            most = max(test.total for test in tried if test.errors / test.total <= allowed)
-            message += f", but on {most:,} pairs only"
-        few = "More pairs" if factor == np.inf else f"Even {_MOST_TIMES} times as many pairs"
-        message += f". {few} would not help: use a better metric, or {easier}"
-        return NotEnoughPairsError(message, None, best)
-    needed = rounded_up((factor - 1.0) * n)
-    message += (
-        f", on too few pairs. Label about {needed:,} more pairs of the same kind, or {easier}"
-    )
-    return NotEnoughPairsError(message, needed, best)
+    message = f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence"
+    if target == "precision":
+        message += (
+            f": among thresholds that accept at least {min(_HANDFUL, n)} pairs, the highest "
+            f"measured precision is {best:.4g}"
+        )
+    else:  # the first threshold makes no error at all, so only the number of pairs matters
+        kind = "different" if target == "fpr" else "the same"
+        message += f": {tried[0].total:,} of them are {kind}, which is too few"
+    if factor <= _MOST_TIMES:
+        needed = rounded_up((factor - 1.0) * n)
+        message += f". Label about {needed:,} more pairs of the same kind, or {easier}"
+        return NotEnoughPairsError(message, needed, best)
+    reached = [test.total for test in tried if test.errors <= allowed * test.total + 1e-9]
+    if target != "precision":
+        message += f". More than {_MOST_TIMES} times as many pairs are needed: {easier}"
+    elif reached:
+        message += (
+            f". At most {max(reached):,} accepted pairs reach the target, too few to say how many "
+            f"more are needed: label more pairs of the same kind, use a better metric, or {easier}"
+        )
+    else:
+        message += f". More pairs are unlikely to help: use a better metric, or {easier}"
+    return NotEnoughPairsError(message, None, best)
 
 
 def _needed_factor(
