@@ -224,7 +224,7 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         f"{_time(learn['dense'])} ({_time(learn['sparse'])} for the sparse rows, measured from as "
         f"many of them); a transform is n × {_time(mapping)}. Sparse rows take {wide_bytes} bytes "
         f"each, read at the same {rate / 1e9:.2f} GB/s, and {_time(wide_mapping - wide_reading)} "
-        "of work in a transform. A hundred machines share the pass and nothing else.\n\n"
+        "of work in a transform. Only the pass over the rows is parallel.\n\n"
         "Assumptions: each machine reads files of more rows as fast as the "
         f"{dask['gb']:.0f} GB here, which had just been written and were perhaps still in part in "
         "the system's cache. A hundred machines each read their own part, and the labels (8 bytes "

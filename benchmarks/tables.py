@@ -68,9 +68,9 @@ def others() -> str:
         lines.append(f"| {name} | average precision | {plain:.3f} | {peer:.3f} | {ours:.3f} |")
     lines += [
         "",
-        "The peer is a linear adapter trained with PyTorch for clicks, its settings chosen on "
-        "held-out queries, and logistic regression for pairs. `MetricCV` also holds out documents: "
-        "none of stackfaq's test documents has a click.",
+        "For clicks, the peer is a linear adapter trained with PyTorch and tuned on held-out "
+        "queries. For pairs, it is logistic regression. `MetricCV` also holds out documents: none "
+        "of stackfaq's test documents has a click.",
     ]
     return "\n".join(lines)
 
@@ -82,9 +82,10 @@ def speed() -> str:
         [
             f"- A `DuRP` fit on usps takes {lda:.1f} times as long as scikit-learn's LDA.",
             f"- A `DuRP` fit on {made['rows']:,} × 1,000,000 sparse rows, rank {made['rank']}, "
-            f"takes {made['seconds']:.0f} s and {made['peak_gb']:.1f} GB of memory, with the rows.",
-            f"- Memory-mapped 2,000,000 × 768 rows take {mapped['fit_seconds']:.0f} s to fit, "
-            f"{mapped['transform_seconds']:.0f} s to transform, and "
+            f"takes {made['seconds']:.0f} s and {made['peak_gb']:.1f} GB of memory, including the "
+            "rows.",
+            f"- Fitting a memory map of 2,000,000 × 768 takes {mapped['fit_seconds']:.0f} s, and "
+            f"transforming it {mapped['transform_seconds']:.0f} s. Both need at most "
             f"{mapped['peak_anonymous_gb']:.1f} GB of memory.",
         ]
     )

@@ -13,7 +13,11 @@ _NAMES = {
     "requests": "hostile requests",
     "faults": "faults",
 }
-_GOOD = ("works", "refused", "survived")
+_GOOD = {  # outcomes as they are stored, and as they are named on the page
+    "works": "succeeded",
+    "refused": "rejected with a clear error",
+    "survived": "survived",
+}
 _BEGIN = "<!-- made by docs/store_reliability.py from tests/hostile/results.jsonl -->"
 
 
@@ -25,8 +29,9 @@ def section(path: Path = RESULTS) -> str:
         if kind not in records:
             continue
         one = records[kind]
-        good = [f"{n:,} {what}" for what, n in one["outcomes"].items() if what in _GOOD]
-        bad = [f"{n:,} {what}" for what, n in one["outcomes"].items() if what not in _GOOD]
+        found = one["outcomes"]
+        good = [f"{found[what]:,} {named}" for what, named in _GOOD.items() if what in found]
+        bad = [f"{n:,} {what}" for what, n in found.items() if what not in _GOOD]
         cells = (name, f"{one['cases']:,}", ", ".join(good), ", ".join(bad) or "0", one["commit"])
         lines.append(f"| {' | '.join(cells)} |")
     text = "\n".join(lines)

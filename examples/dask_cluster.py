@@ -1,6 +1,6 @@
 """Rows in partitions: learn from some, then transform and score all of them where they are.
 
-The rows are vectors of 100 classes that are made when they are read. In practice they would come
+The rows are synthetic vectors of 100 classes, drawn when they are read. In practice they would come
 from ``dask.array.from_zarr``, or from a Dask DataFrame of Parquet files with
 ``fit(frame, "label")``. The cluster is a local one; ``Client("tcp://scheduler:8786")`` connects to
 another.

@@ -59,5 +59,5 @@ for method, model in (("plain", Euclidean("cosine").fit(X)), ("learned", search)
     score = f1_score(pairs["test"][1], distance["test"] <= threshold)
     print(
         f"{method:>7}: {pair_average_precision(vectors, test):.3f} average precision, "
-        f"{found.tar[0]:.3f} found at 5 % false ones, F1 {score:.3f} up to distance {threshold:.2f}"
+        f"TAR {found.tar[0]:.3f} at FAR 5 %, F1 {score:.3f} (threshold {threshold:.2f})"
     )

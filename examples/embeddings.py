@@ -1,8 +1,8 @@
 """Embeddings: learn on some classes, search among others that were never seen.
 
 The data are 20 Newsgroups through a frozen sentence encoder (512 numbers per message) if they are
-in DUALMETRIC_DATA. Otherwise they are made vectors, in which classes differ in 16 of 256 directions
-only, the same for all classes: the case in which a metric helps with new ones.
+in DUALMETRIC_DATA. Otherwise they are synthetic vectors, in which classes differ in 16 of 256
+directions only, the same for all classes: the case in which a metric helps with new ones.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def made_vectors():
     y = np.arange(4000) % 40
     vectors = 0.8 * rng.standard_normal((4000, 256), dtype=np.float32)
     vectors[:, :16] += rng.standard_normal((40, 16))[y]
-    return Dataset("made vectors", vectors[:2000], y[:2000], vectors[2000:], y[2000:])
+    return Dataset("synthetic vectors", vectors[:2000], y[:2000], vectors[2000:], y[2000:])
 
 
 data = load_dataset("20news_use512") if available("20news_use512") else made_vectors()

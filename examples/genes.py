@@ -1,8 +1,8 @@
 """Gene expression: a hundred rows, thousands of features.
 
 The data are the su set (102 tissue samples, 5,565 genes) if it is in DUALMETRIC_DATA. Otherwise
-they are made samples of four tissues: 40 of 5,000 genes differ between tissues, and a batch effect
-shifts 2,000 genes.
+they are synthetic samples of four tissues: 40 of 5,000 genes differ between tissues, and a batch
+effect shifts 2,000 genes.
 """
 
 import time
@@ -25,7 +25,7 @@ def made_samples():
     parts = train_test_split(
         samples.astype(np.float32), tissue, test_size=0.3, stratify=tissue, random_state=0
     )
-    return Dataset("made samples", parts[0], parts[2], parts[1], parts[3])
+    return Dataset("synthetic samples", parts[0], parts[2], parts[1], parts[3])
 
 
 data = load_dataset("su") if available("su") else made_samples()

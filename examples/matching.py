@@ -1,8 +1,8 @@
-"""Is it the same? Probabilities, a threshold with a guarantee, and duplicates.
+"""Matching records: probabilities, a threshold with a guarantee, and duplicates.
 
 The data are product records of two shops (abt_buy) through a frozen sentence encoder if they are in
-DUALMETRIC_DATA. Otherwise they are made: 6,000 things, each recorded twice, and candidate pairs as
-a search by the plain distance would propose them.
+DUALMETRIC_DATA. Otherwise they are synthetic: 6,000 things, each recorded twice, and candidate
+pairs as a search by the plain distance would propose them.
 """
 
 import os
@@ -19,7 +19,7 @@ from dualmetric.matching import NotEnoughPairsError
 PARTS = ("train", "valid", "test")
 
 
-def made_records(n=6000, seed=0):
+def synthetic_records(n=6000, seed=0):
     """Things with 12 features that tell them apart and 8 that vary with every record."""
     rng = np.random.default_rng(seed)
     things = rng.normal(size=(n, 12))
@@ -52,8 +52,8 @@ def product_records(file):
 
 
 file = Path(os.environ.get("DUALMETRIC_DATA", "")) / "abt_buy_minilm.npz"
-X, pairs = product_records(file) if file.exists() else made_records()
-name = "abt_buy" if file.exists() else "made records"
+X, pairs = product_records(file) if file.exists() else synthetic_records()
+name = "abt_buy" if file.exists() else "synthetic records"
 print(f"{name}: {len(X):,} records; " + ", ".join(f"{len(pairs[p]):,} {p} pairs" for p in PARTS))
 
 # some records are listed twice, so that a few pairs are given as both: they are left out

@@ -1,7 +1,8 @@
 """Text: learn from labelled documents which words matter, on raw word counts.
 
 With DUALMETRIC_DATA set, the data are the messages of 20 Newsgroups (58,091 words). Otherwise they
-are short made documents, whose words are drawn at random: a few from their topic, most from none.
+are short synthetic documents, whose words are drawn at random: a few from their topic, most from
+none.
 """
 
 import os
@@ -24,7 +25,7 @@ TOPICS = {
 }
 
 
-def made_documents():
+def synthetic_documents():
     """400 documents of 44 words: four of their topic's twelve words, forty of 2,000 others."""
     rng = np.random.default_rng(0)
     words = " ".join(TOPICS.values()).split() + [f"filler{number}" for number in range(2000)]
@@ -48,7 +49,7 @@ def messages(folder):
 if "DUALMETRIC_DATA" in os.environ:
     name, data = "20 Newsgroups", messages(Path(os.environ["DUALMETRIC_DATA"]))
 else:
-    name, data = "made documents", made_documents()
+    name, data = "synthetic documents", synthetic_documents()
 X, y, (train, test), words = data
 print(f"{name}: {X.shape[0]:,} documents, {X.shape[1]:,} words")
 

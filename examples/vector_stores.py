@@ -1,8 +1,8 @@
 """Vector stores: a learned metric in FAISS, SQLite and PostgreSQL.
 
 The documents are vectors of length one, as sentence encoders give them: 20 Newsgroups (512 numbers
-per message) if they are in DUALMETRIC_DATA, made vectors otherwise. Labels of the documents are
-known, and those of the queries only tell how good the search is. PostgreSQL takes part where
+per message) if they are in DUALMETRIC_DATA, synthetic vectors otherwise. Labels of the documents
+are known, and those of the queries only tell how good the search is. PostgreSQL takes part where
 DATABASE_URL is set, for example to postgresql://me@localhost/mine.
 """
 
@@ -69,7 +69,7 @@ def made_vectors():
     y = np.arange(1300) % 20
     vectors = 0.8 * rng.standard_normal((1300, 128), dtype=np.float32)
     vectors[:, :16] += rng.standard_normal((20, 16))[y]
-    return Dataset("made vectors", vectors[:1000], y[:1000], vectors[1000:], y[1000:])
+    return Dataset("synthetic vectors", vectors[:1000], y[:1000], vectors[1000:], y[1000:])
 
 
 data = load_dataset("20news_use512") if available("20news_use512") else made_vectors()

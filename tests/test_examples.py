@@ -73,7 +73,7 @@ def test_there_is_one_of_each_kind():
 
 def test_text(run):
     output = run("text")
-    assert output.startswith("made documents")
+    assert output.startswith("synthetic documents")
     mean = scores(output)
     assert mean["learned"] > mean["cosine"] + 0.2
     directions = output.split("leading directions:")[1]
@@ -93,7 +93,7 @@ def test_images(run):
 
 def test_genes(run):
     output = run("genes")
-    assert output.startswith("made samples")
+    assert output.startswith("synthetic samples")
     mean = scores(output)
     assert mean["learned"] > mean["cosine"] + 0.3
     genes = re.findall(r"gene (\d+)", output)
@@ -111,7 +111,7 @@ def test_dask_cluster(run):
 
 def test_embeddings(run):
     output = run("embeddings")
-    assert output.startswith("made vectors")
+    assert output.startswith("synthetic vectors")
     seen = scores(output, r"(\d\.\d+)")
     unseen = scores(output, r"\d\.\d+ +(\d\.\d+)")
     assert seen["DuRP"] > seen["ridge's outputs"] > seen["plain cosine"]
@@ -139,7 +139,7 @@ def test_duplicates(run):
 
 def test_matching(run):
     output = run("matching")
-    assert output.startswith("made records")
+    assert output.startswith("synthetic records")
     precision = scores(output, r"(\d\.\d+) average")
     assert precision["learned"] > precision["plain cosine"] + 0.4
     assert max(scores(output, r"calibration error (\d\.\d+)").values()) < 0.02
@@ -168,7 +168,7 @@ def test_new_classes(run):
 
 
 def check_stores(output, *names):
-    assert output.startswith("made vectors: 1,000 documents")
+    assert output.startswith("synthetic vectors: 1,000 documents")
     precision = scores(output, r"(\d\.\d{3})$")
     assert len(precision) == 3 * len(names)
     for name in names:  # all search exactly, so they find the same

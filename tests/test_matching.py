@@ -635,7 +635,7 @@ def test_a_metric_that_was_fitted_again_is_refused():
         lambda: matcher.threshold(precision=0.8),
         lambda: matcher.duplicates(X, 1.0),
     ):
-        with pytest.raises(ValueError, match="fitted again after this matcher"):
+        with pytest.raises(ValueError, match="refitted after this matcher"):
             use()
 
 

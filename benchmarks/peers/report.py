@@ -248,7 +248,7 @@ def _growth(found: Results) -> str:
         return ""
     header = ["growth with", "method", "from, to", "exponent", "seconds"]
     return (
-        "## Growth\n\nThe data are made up. The exponent is the slope of a line through the "
+        "## Growth\n\nThe data are synthetic. The exponent is the slope of a line through the "
         "logarithms of size and time: 1 is linear.\n\n" + markdown(header, lines)
     )
 

@@ -53,8 +53,9 @@ class Matcher(BaseEstimator):
     """Decide whether two rows are the same, from their distance.
 
     A matcher turns distances into probabilities of a match, and finds thresholds with a guarantee.
-    Fit it to labelled pairs that the metric was *not* learned from. In the pairs that a metric was
-    learned from, same pairs are closer than in others, so the results would be too optimistic.
+    The labelled pairs must *not* be those that the metric was learned from. Same pairs that a
+    metric was learned from are closer than new ones: the probabilities would be too high, and the
+    guarantee would not hold.
 
     Parameters
     ----------
@@ -559,6 +560,6 @@ class Matcher(BaseEstimator):
         check_is_fitted(self, "pairs_")
         if metric_of(self.metric) is not self.metric_:
             raise ValueError(
-                "the metric was fitted again after this matcher, so its distances have changed: "
+                "the metric was refitted after this matcher, so its distances have changed: "
                 "fit the matcher again"
             )
