@@ -1,7 +1,8 @@
 """Whether two rows are the same: probabilities, thresholds with a guarantee, duplicates."""
 
 from ._calibration import Calibration, MatchScores
-from ._thresholds import Evidence, NotEnoughPairsError, Threshold
+from ._found import NotEnoughPairsError, Threshold
+from ._thresholds import Evidence
 from .duplicates import Duplicates
 from .matcher import Band, Matcher
 

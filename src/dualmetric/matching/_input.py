@@ -15,7 +15,7 @@ from .._types import Array
 from ..metric import Metric
 from ..supervision import Pairs
 from ._bounds import exact_lower
-from ._thresholds import Threshold
+from ._found import Threshold
 
 _PAIRS_AT_ONCE = 8192
 

@@ -11,8 +11,8 @@ from .._arrays import embedded, ops
 from .._arrays.namespace import to_numpy
 from .._types import Array
 from .._validation import warn
+from ._found import Threshold
 from ._search import pair_distances
-from ._thresholds import Threshold
 
 LINKAGES = ("components", "complete")
 _MOST_PAIRS = 20_000  # looked at in each cluster; chosen at random if it has more

@@ -18,9 +18,10 @@ from ..supervision._base import check_index
 from . import _calibration
 from ._bounds import odds_scale
 from ._calibration import FORMS, Calibration, MatchScores
+from ._found import Threshold
 from ._input import check_share, distance_of, distances, labelled_pairs, metric_of
 from ._search import close_pairs, pair_distances
-from ._thresholds import RATES, Evidence, Threshold, find_threshold
+from ._thresholds import RATES, Evidence, find_threshold
 from .duplicates import (
     LINKAGES,
     Duplicates,
