@@ -132,7 +132,7 @@ def test_clicks(run):
 def test_duplicates(run):
     output = run("duplicates")
     assert output.startswith("digits")
-    for pattern in (r"(\d\.\d+) average", r"(\d\.\d+) found"):
+    for pattern in (r"(\d\.\d+) average", r"TAR (\d\.\d+)"):
         found = scores(output, pattern)
         assert found["learned"] > found["plain"] + 0.02
 
