@@ -182,7 +182,7 @@ class TestPairs:
             found = json.load(file)
         assert found["choice"] == {
             "scoring": "average_precision",
-            "score": expected.best_score_,
+            "score": expected.expected_score_,
             "plain": expected.best_plain_[0],
             "plain_score": expected.best_plain_[1],
             "gain_interval": list(expected.gain_interval_),

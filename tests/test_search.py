@@ -318,8 +318,11 @@ def test_picks_the_best_and_learns_from_all_rows():
     assert (search.n_rows_used_, search.n_rows_in_) == (240, 240)
     assert search.refit_time_ > 0
     text = search.recommend()
-    assert text.startswith("Use DuRP(lift=None")
-    assert f"mAP {100 * search.best_score_:.1f} % on held-out rows" in text
+    assert text.startswith("Use DuRP(")
+    for name in ("lift", "reg", "max_rows", "random_state"):  # at their defaults, or a seed
+        assert name not in text
+    assert "n_triplets=2000" in text
+    assert f"mAP {100 * search.expected_score_:.1f} % on held-out rows" in text
 
 
 def fitted_again(search, X, y):

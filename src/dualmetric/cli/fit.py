@@ -234,7 +234,7 @@ def _choice(estimator: Any) -> dict[str, Any]:
     new = estimator.new_documents_
     return {
         "scoring": estimator.scoring_,
-        "score": float(estimator.best_score_),
+        "score": float(estimator.expected_score_),
         "plain": estimator.best_plain_[0],
         "plain_score": float(estimator.best_plain_[1]),
         "gain_interval": interval,
@@ -272,6 +272,8 @@ def _describe_choice(estimator: Any, choice: dict[str, Any], noun: str) -> str:
     interval = f"95 % interval of the gain: {low} to {high}"
     name = SCORES.get(choice["scoring"], choice["scoring"])
     if type(best).__name__ == "Euclidean":
+        if choice["gain_interval"][0] is None:
+            return estimator.recommend()
         return (
             f"Kept {plain}: on {where}, no learned distance is better by more than chance ({name} "
             f"{before}; {interval})."

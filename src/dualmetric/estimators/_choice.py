@@ -43,7 +43,7 @@ def choose(
                 f"no metric of at most max_components={max_components} directions was tried in "
                 "time: allow more directions, or more time"
             )
-    place, gain, expected = best_plain, (0.0, 0.0), float(means[best_plain])
+    place, gain, expected = best_plain, (np.nan, np.nan), float(means[best_plain])
     gains = _gains(race, allowed, scores, best_plain)
     if gains:
         better = [
@@ -214,3 +214,13 @@ def best_of_families(race: Race) -> list[dict[str, Any]]:
         name = f"{method}, lifted" if lifted else method
         found.append({"name": name, "score": float(means[place]), "low": low, "high": high})
     return found
+
+
+def unusual(estimator: Any, params: dict[str, Any]) -> list[str]:
+    """Parameters that differ from the defaults, as they are written in a call."""
+    usual = type(estimator)().get_params()
+    return [
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value!r}"
+        for name, value in params.items()
+        if name != "random_state" and repr(value) != repr(usual[name])
+    ]

@@ -35,7 +35,7 @@ from ._candidates import (
     n_groups,
     run_candidates,
 )
-from ._choice import best_of_families, choose, drop_worse, not_worse, on_guard, results
+from ._choice import best_of_families, choose, drop_worse, not_worse, on_guard, results, unusual
 from ._estimate import Estimate, estimate_dual
 from ._race import Candidate, Race, better_plain
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
@@ -48,6 +48,7 @@ _RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
+_PLAIN = {"euclidean": "Euclidean", "cosine": "cosine"}
 SCORES = {
     "map": "mAP",
     "knn": "right neighbours",
@@ -124,7 +125,10 @@ class MetricCV(LearnedMetricEstimator):
     gain_interval_ : tuple of float
         Interval of the gain of the chosen family over the better plain distance, which holds with
         at least 95 % confidence. In each draw, the best candidate of the family is judged on
-        queries that it was not chosen by. The lower ends of all families hold together.
+        queries that it was not chosen by. The lower ends of all families hold together. NaN if no
+        candidate was left to compare: there was no time, or all dropped out.
+    out_of_time_ : bool
+        Whether ``time_limit`` left no learned metric to choose.
     new_documents_ : tuple of float or None
         With judgements and ``cv=None``: the scores of the choice and of the better plain distance
         on queries about documents that were not judged in training.
@@ -322,10 +326,14 @@ class MetricCV(LearnedMetricEstimator):
             seconds = self._seconds_left(begin)
             choice = choose(race, seconds, self.max_components, rows.shape[1])
             low, high = choice["gain_interval_"]
-            settled = race.n_queries >= _ENOUGH and not low <= 0.0 <= high
+            settled = race.n_queries >= _ENOUGH and (low > 0.0 or high < 0.0)
             if race.out_of_time or (self.cv is None and settled):
                 break  # no doubt is left whether a learned metric is better
-        if race.out_of_time and len(race.candidates) == 2:
+        late = race.out_of_time or guard.out_of_time
+        if learned := race.candidates[2:]:  # those that are in the race would take too long to fit
+            late = not all(one.dropped for one in learned)
+        choice["out_of_time_"] = bool(late and np.isnan(choice["gain_interval_"][0]))
+        if choice["out_of_time_"]:
             warn(
                 f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
                 "distance is returned; allow more time, or pass fewer rows"
@@ -396,24 +404,34 @@ class MetricCV(LearnedMetricEstimator):
         Returns
         -------
         str
-            What to use, its score, and how much better it is than the plain distance.
+            What to use, with the parameters that differ from the defaults, the score to expect
+            on new rows, and how much better it is than the plain distance.
         """
         check_is_fitted(self)
         name = SCORES.get(self.scoring_, self.scoring_)
-        plain = f"the plain {self.best_plain_[0]} distance"
+        plain = f"the plain {_PLAIN[self.best_plain_[0]]} distance"
+        score = f"{name} {100 * self.expected_score_:.1f} %"
         low, high = (100 * end for end in self.gain_interval_)
         method = type(self.best_estimator_).__name__
         if method == "Euclidean":
+            if self.out_of_time_:
+                tried = (self.cv_results_["estimator"] != "Euclidean").any()
+                return (
+                    f"No learned metric {'could be chosen' if tried else 'was tried'} within "
+                    f"{self.time_limit:g} s; {plain} is kept ({score} on held-out "
+                    f"{self.held_out_})."
+                )
+            compared = f"the best learned one differs by {low:+.1f} to {high:+.1f} points"
+            if np.isnan(low):
+                compared = "all learned ones that were tried are clearly worse"
             return (
                 f"Keep {plain}: no learned metric is better by more than chance on held-out "
-                f"{self.held_out_} "
-                f"({name} {100 * self.best_score_:.1f} %; the best learned one differs by "
-                f"{low:+.1f} to {high:+.1f} points)."
+                f"{self.held_out_} ({score}; {compared})."
             )
-        chosen = ", ".join(f"{key}={value!r}" for key, value in self.best_params_.items())
+        chosen = ", ".join(unusual(self.best_estimator_, self.best_params_))
         doubt = "" if low > 0.0 else ", which may be chance"
         return (
-            f"Use {method}({chosen}): {name} {100 * self.best_score_:.1f} % on held-out "
+            f"Use {method}({chosen}): {score} on held-out "
             f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % (a gain of "
             f"{low:.1f} to {high:.1f} points{doubt})."
         )
