@@ -153,7 +153,7 @@ def test_no_more_queries_than_needed(monkeypatch):
     ("codes", "cv", "message"),
     [
         ([0, 0, 1, 1], None, "too few rows"),
-        ([0] * 50, None, "too few rows or classes are left"),
+        ([0] * 50, None, "y has one class only"),
         (np.arange(50), None, "too few rows"),
         (np.arange(60) % 3, "classes", "at least four classes; y has 3"),
         (np.arange(60) % 3, "rows", "cv must be None, 'classes'"),

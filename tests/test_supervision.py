@@ -3,11 +3,12 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_score
 
-from dualmetric import DuRP, Euclidean, Metric, Whitening, mean_average_precision
+from dualmetric import LMNN, DuRP, Euclidean, Metric, MetricCV, Whitening, mean_average_precision
 from dualmetric._arrays import ops
 from dualmetric.supervision import Comparisons, Labels, Split, Triplets, as_supervision, sampling
 from dualmetric.supervision.sampling import _distinct, sample_triplets
@@ -799,3 +800,49 @@ class TestUnknownLabels:
     def test_all_unknown(self):
         with pytest.raises(ValueError, match="every label in y is -1, which marks unknown"):
             DuRP(2).fit(np.eye(4), Labels([-1] * 4, unknown=-1))
+
+    @pytest.mark.parametrize("unknown", [None, np.nan, pd.NA])
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda y: pd.Series(y).where(y >= 0),  # NaN
+            lambda y: pd.Series(y).where(y >= 0).astype("Int64"),
+            lambda y: pd.Series(y).where(y >= 0).astype("category"),
+            lambda y: pd.Series([None if one < 0 else f"class {one}" for one in y]),
+            lambda y: pd.Series([pd.NA if one < 0 else f"class {one}" for one in y]).astype(
+                "string"
+            ),
+            lambda y: np.array([None if one < 0 else one for one in y], dtype=object),
+            lambda y: [np.nan if one < 0 else one for one in y.tolist()],
+        ],
+    )
+    def test_missing_labels_are_unknown(self, make, unknown):
+        X, _, y = self.marked()
+        given, known = Labels(y, unknown=-1), Labels(make(y), unknown=unknown)
+        np.testing.assert_array_equal(known.check(120).known_rows(), given.check(120).known_rows())
+        expected = Whitening(0.1).fit(X, given).metric_.matrix()
+        np.testing.assert_array_equal(Whitening(0.1).fit(X, known).metric_.matrix(), expected)
+        with pytest.raises(ValueError, match=r"pass Labels\(y\), which takes missing labels"):
+            Whitening(0.1).fit(X, make(y))
+
+    def test_missing_and_marked(self):
+        y = Labels([None, "a", "?", "b", "a"], unknown="?").check(5)
+        assert y.known_rows().tolist() == [1, 3, 4]
+        assert y.y.tolist() == [-1, 0, -1, 1, 0]
+        with pytest.raises(ValueError, match="every label in y is missing, which marks"):
+            Labels([None, np.nan]).check(2)
+        with pytest.raises(ValueError, match=r"every label in y is missing or '\?'"):
+            Labels([None, "?"], unknown="?").check(2)
+        with pytest.raises(ValueError, match="mixes labels that cannot be compared"):
+            Labels([None, "a", 1]).check(3)
+
+    def test_lmnn_learns_from_rows_with_a_label(self):
+        X, _, y = self.marked()
+        found = LMNN().fit(X, Labels(y, unknown=-1)).metric_.matrix()
+        part = LMNN().fit(X[y >= 0], y[y >= 0]).metric_.matrix()
+        np.testing.assert_allclose(found, part)
+
+
+def test_one_class_is_named():
+    with pytest.raises(ValueError, match="y has one class only: give labels of at least two"):
+        MetricCV().fit(np.random.default_rng(0).normal(size=(40, 3)), np.zeros(40, int))

@@ -69,6 +69,27 @@ def refuse_mask(array: Any, name: str) -> None:
 
 def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
     """Labels as a one-dimensional array: numbers, strings or objects that can be sorted."""
+    labels = labels_as_given(y, n_rows, name)
+    refuse_missing(labels, name)
+    # scikit-learn's own check of targets also warns of many classes, which are no fault here
+    if labels.dtype.kind == "f" and (~np.isfinite(labels) | (labels != np.trunc(labels))).any():
+        raise ValueError(
+            f"Unknown label type: continuous. {name} holds fractions or infinity where classes are "
+            "expected: round or bin them, or learn from triplets"
+        )
+    if labels.dtype.kind == "O":
+        try:
+            np.unique(labels)
+        except TypeError as error:
+            raise ValueError(
+                f"{name} mixes labels that cannot be compared ({error}): convert them, for example "
+                "to strings"
+            ) from None
+    return labels
+
+
+def labels_as_given(y: Any, n_rows: int, name: str = "y") -> Array:
+    """One label per row as a one-dimensional array; some may be missing."""
     from sklearn.utils import column_or_1d
 
     refuse_mask(y, name)
@@ -100,26 +121,16 @@ def check_labels(y: Any, n_rows: int, name: str = "y") -> Array:
         raise ValueError(
             f"{name} has {len(labels)} labels for {n_rows} rows; give one label for each row"
         )
+    return labels
+
+
+def refuse_missing(labels: Array, name: str = "y") -> None:
+    """Raise where a label is missing."""
     if any_missing(labels):
         raise ValueError(
             f"{name} contains NaN or None, but every row needs a label: drop the rows without one, "
-            "or give them a value of their own and pass Labels(y, unknown=value)"
+            "or, to learn a metric, pass Labels(y), which takes missing labels as unknown"
         )
-    # scikit-learn's own check of targets also warns of many classes, which are no fault here
-    if labels.dtype.kind == "f" and (~np.isfinite(labels) | (labels != np.trunc(labels))).any():
-        raise ValueError(
-            f"Unknown label type: continuous. {name} holds fractions or infinity where classes are "
-            "expected: round or bin them, or learn from triplets"
-        )
-    if labels.dtype.kind == "O":
-        try:
-            np.unique(labels)
-        except TypeError as error:
-            raise ValueError(
-                f"{name} mixes labels that cannot be compared ({error}): convert them, for example "
-                "to strings"
-            ) from None
-    return labels
 
 
 def joined_labels(first: Array, second: Array, names: str) -> Array:
@@ -140,9 +151,17 @@ def joined_labels(first: Array, second: Array, names: str) -> Array:
 
 def any_missing(labels: Array) -> bool:
     """Whether any entry is NaN, NaT, None or pandas.NA."""
+    return bool(are_missing(labels).any())
+
+
+def are_missing(labels: Array) -> Array:
+    """Which entries are NaN, NaT, None or pandas.NA."""
     if labels.dtype.kind == "O":
         # pandas.NA has no truth value; the others but None are not equal to themselves
-        return any(
-            item is None or type(item).__name__ == "NAType" or item != item for item in labels
-        )
-    return labels.dtype.kind in "fcmM" and bool((labels != labels).any())
+        found = [
+            item is None or type(item).__name__ == "NAType" or bool(item != item) for item in labels
+        ]
+        return np.array(found, dtype=bool)
+    if labels.dtype.kind in "fcmM":
+        return labels != labels
+    return np.zeros(len(labels), dtype=bool)

@@ -118,8 +118,11 @@ class LMNN(LearnedMetricEstimator):
     def _learn(self, training: Training, rng: np.random.Generator) -> dict[str, Any]:
         if not isinstance(training.supervision, Labels):
             raise ValueError("LMNN learns from labels only: pass them as y, or use DuRP")
+        known = training.supervision.known_rows()
         given = to_numpy(training.X)
-        labels = np.unique(training.supervision.y, return_inverse=True)[1]
+        if len(known) < given.shape[0]:
+            given = ops.take_rows(given, known)
+        labels = np.unique(training.supervision.y[known], return_inverse=True)[1]
         _check_classes(labels)
         length_unit(given)  # refuses rows that are all the same, and numbers out of range
         # the seed that the generator was made from

@@ -232,12 +232,20 @@ def clean_labels(values: Array) -> Array:
     is_text = values.dtype.kind == "U"
     missing = np.flatnonzero(values == "" if is_text else values != values)  # NaN
     if len(missing):
-        raise FileError(f"row {missing[0]} has no label (rows count from 0): drop it")
+        raise without_labels(missing[0], len(missing), len(values))
     if values.dtype.kind != "f":
         return values
     if (values == np.trunc(values)).all() and np.abs(values).max(initial=0) < 2**53:
         return values.astype(np.int64)
     raise FileError("labels must be classes, but some are fractions: round or bin them")
+
+
+def without_labels(first: int, n_missing: int, n_rows: int) -> FileError:
+    """The error for rows that have no label."""
+    return FileError(
+        f"row {first} has no label (rows count from 0); {n_missing:,} of {n_rows:,} rows have "
+        "none: drop them. Labels(y) in Python takes missing labels as unknown"
+    )
 
 
 def labels_of_texts(texts: Sequence[str]) -> Array:

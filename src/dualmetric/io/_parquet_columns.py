@@ -8,7 +8,7 @@ import numpy as np
 
 from .._types import Array
 from .._validation import is_id_name
-from ._forms import FileError, clean_labels, id_column_of, label_column_of
+from ._forms import FileError, clean_labels, id_column_of, label_column_of, without_labels
 
 # what writers add to the name of a list column for the numbers in it
 _LIST_SUFFIX = re.compile(r"(\.(list|bag)\.[^.]+|\.array|\.element|\.item)$")
@@ -139,7 +139,7 @@ def vectors_of(pa: Any, column: Any, name: str, width: int, first_row: int) -> A
 def labels_of(pa: Any, column: Any) -> Array:
     """Labels as whole numbers or strings; other types are converted to strings."""
     if column.null_count:
-        raise FileError(f"row {first_null(column)} has no label (rows count from 0): drop it")
+        raise without_labels(first_null(column), column.null_count, len(column))
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if _is_number(pa, column.type):

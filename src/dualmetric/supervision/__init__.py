@@ -20,6 +20,7 @@ from copy import copy
 from typing import Any
 
 from .._rows import open_rows
+from .._validation import labels_as_given, refuse_missing
 from ._base import Comparisons, Split, Supervision
 from .labels import Labels
 from .mining import mine_negatives
@@ -68,6 +69,8 @@ def as_supervision(
             f"{owner} requires y to be passed, but the target y is None: pass labels, "
             "or an object of dualmetric.supervision, such as Triplets(index) or Pairs(index, same)"
         )
+    if not isinstance(y, Supervision):  # in a plain array, a missing label may be a mistake
+        refuse_missing(labels_as_given(y, n_rows))
     kind = y if isinstance(y, Supervision) else Labels(y)
     if names is not None and kind.queries is not None:
         kind = copy(kind)

@@ -12,7 +12,7 @@ from .._arrays import ops, ranking
 from .._arrays.namespace import to_numpy
 from .._rows import choose_rows, with_rare_classes
 from .._types import Array, Matrix
-from .._validation import check_labels
+from .._validation import any_missing, are_missing, check_labels, labels_as_given
 from ..scatter import Within, within_classes
 from ._base import Comparisons, Split, Supervision, check_groups, compact, folds_of, split_by
 from .sampling import sample_triplets
@@ -37,10 +37,11 @@ class Labels(Supervision):
     Parameters
     ----------
     y : array-like of shape (n_rows,)
-        Numbers, strings or objects that can be sorted.
+        Numbers, strings or objects that can be sorted. Rows whose label is missing (NaN, None or
+        pandas.NA) are used for whitening only, as one more class.
     unknown : object, optional
-        The value of y that marks rows without a label. Such rows are used for whitening only, as
-        one more class. By default every value is a class, including −1.
+        Another value of y that marks rows without a label. By default every value that is not
+        missing is a class, including −1.
     groups : array-like of shape (n_rows,), optional
         The entity of each row, such as a person or a day: `MetricCV` then holds out whole groups.
 
@@ -83,13 +84,23 @@ class Labels(Supervision):
 
     def check(self, n_rows: int) -> Self:
         """Return checked labels, one per row."""
-        y = check_labels(self.y, n_rows)
-        known = np.arange(n_rows) if self.unknown is None else np.flatnonzero(y != self.unknown)
+        y = labels_as_given(self.y, n_rows)
+        missing = are_missing(y)
+        known = np.flatnonzero(~missing)
+        values = check_labels(y[known], len(known))
+        marks = ["missing"] if missing.any() else []
+        if not any_missing(np.array([self.unknown], dtype=object)):
+            kept = values != self.unknown
+            known, values = known[kept], values[kept]
+            marks.append(repr(self.unknown))
         if not len(known):
             raise ValueError(
-                f"every label in y is {self.unknown!r}, which marks unknown labels: give labels "
-                "for some rows"
+                f"every label in y is {' or '.join(marks)}, which marks unknown labels: give "
+                "labels for some rows"
             )
+        if missing.any():  # labels of any type as codes, since nothing missing can be sorted
+            y = np.full(n_rows, -1)
+            y[known] = np.unique(values, return_inverse=True)[1]
         return self._replaced(y, check_groups(self.groups, n_rows, "row"), known)
 
     def _replaced(self, y: Array, groups: Array | None, known: Array | None) -> Self:
@@ -148,6 +159,8 @@ class Labels(Supervision):
         known = self.known_rows()
         others = np.setdiff1d(np.arange(len(self.y)), known)
         codes = np.unique(self.y[known], return_inverse=True)[1]
+        if not codes.any():
+            raise ValueError("y has one class only: give labels of at least two classes")
         rng = np.random.default_rng(seed)
         parts: Iterable[tuple[Array, Array]]
         groups = None if self.groups is None else self.groups[known]
