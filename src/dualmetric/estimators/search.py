@@ -266,7 +266,7 @@ class MetricCV(LearnedMetricEstimator):
             pairs, positives, relevance, triplets, comparisons (see `dualmetric.supervision`).
         callback : callable, optional
             Called with the number of groups of candidates scored so far and the number of all
-            groups, to show progress.
+            groups, to show progress. The latter grows if more rows are held out than planned.
 
         Returns
         -------
@@ -297,7 +297,9 @@ class MetricCV(LearnedMetricEstimator):
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
         race, guard = Race(deadline), Race(deadline)
         distance = None
-        for split in supervision.splits(rows, self.cv, scoring, seed):
+        n_splits = int(self.cv) if isinstance(self.cv, Integral) else 1  # as far as is known
+        n_done = 0
+        for number, split in enumerate(supervision.splits(rows, self.cv, scoring, seed)):
             if guard.candidates and not split.guard and not race.candidates:
                 race = Race(deadline, not_worse(guard))
             current = guard if split.guard else race
@@ -315,7 +317,7 @@ class MetricCV(LearnedMetricEstimator):
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
-                self._run(field, distance, callback)
+                n_done = self._run(field, distance, callback, n_done, n_splits - number)
             if distance is None:
                 plain = current.candidates[better_plain(current.scores())]
                 distance = plain.params["distance"]
@@ -384,9 +386,12 @@ class MetricCV(LearnedMetricEstimator):
         field: Field,
         distance: str | None,
         callback: Callable[[int, int], object] | None,
-    ) -> None:
-        """Score the candidates on one split."""
+        n_before: int,
+        n_left: int,
+    ) -> int:
+        """Score the candidates on one split of ``n_left``, given and returning the groups done."""
         total = n_groups(field)
+        n_all = n_before + total * max(n_left, 1)
         begin = perf_counter()
         for done, name in enumerate(run_candidates(field, distance), start=1):
             if self.verbose > 1:
@@ -394,9 +399,10 @@ class MetricCV(LearnedMetricEstimator):
                     f"[MetricCV] {done} of at most {total}: {name}, {perf_counter() - begin:.1f} s"
                 )
             if callback is not None:
-                callback(done, total)
+                callback(n_before + done, n_all)
         if callback is not None:
-            callback(total, total)
+            callback(n_before + total, n_all)
+        return n_before + total
 
     def recommend(self) -> str:
         """Explain the choice in a sentence.
