@@ -1467,7 +1467,7 @@ class TestDoctor:
         import tomllib
 
         project = tomllib.loads((DOCS.parents[1] / "pyproject.toml").read_text())["project"]
-        extras = set(project["optional-dependencies"]) - {"test", "lint", "docs"}
+        extras = set(project["optional-dependencies"]) - {"all", "test", "lint", "docs"}
         assert extras <= set(doctor.EXTRAS)
 
     def test_data_folder(self, monkeypatch, folder):
