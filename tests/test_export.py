@@ -605,3 +605,9 @@ def test_faiss_of_corrected_metrics(case):
     A, B = make_rows(9), make_rows(9, seed=2)
     found = faiss_distances(to_faiss(metric), A, B)
     assert_allclose(found, metric.distance(A, B), rtol=1e-3, atol=1e-3)
+
+
+def test_faiss_refuses_a_path():
+    pytest.importorskip("faiss")
+    with pytest.raises(TypeError, match=r"got 'search.faiss'.*faiss.write_index\(to_faiss\(metric"):
+        to_faiss(Metric(np.eye(3)), "search.faiss")

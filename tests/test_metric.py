@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import cosine_distances
 
 from dualmetric import Metric
+from dualmetric.adapter import QueryAdapter
 from dualmetric.tfidf import tfidf
 from makers import INFO, NAMES, make_cosine, make_metric, make_rows
 
@@ -195,6 +196,12 @@ def test_width_follows_from_the_factor():
     assert Metric([[3], [4]]).distance([[1, 1]], [[0, 0]]) == 7.0
     assert repr(metric) == "<Cosine metric of rank 1 over 2 features>"
     assert repr(Metric([[3], [4]])) == "<Metric of rank 1 over 2 features>"
+    prior = Metric(None, n_features=1000, distance="cosine")
+    corrected = Metric(np.eye(1000), before=prior)
+    assert repr(corrected) == "<Cosine metric of rank 1,000 over 1,000 features>"
+    assert repr(QueryAdapter(prior, offset=np.ones(1000))) == (
+        f"<QueryAdapter over 1,000 features, for {prior!r}>"
+    )
 
 
 def test_names_in_any_sequence():

@@ -74,6 +74,9 @@ class QueryAdapter:
     offset: Array | None = None
     size: float = 1.0
 
+    def __repr__(self) -> str:
+        return f"<QueryAdapter over {self.metric.n_features:,} features, for {self.metric}>"
+
     def transform(self, Q: Any) -> Matrix:
         """Transform queries into vectors to search the index with.
 

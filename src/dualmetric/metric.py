@@ -149,7 +149,7 @@ class Metric:
         self.__dict__.update(centre=centre)
 
     def __repr__(self) -> str:
-        name = "Metric" if self.kind == "euclidean" else "Cosine metric"
+        name = "Cosine metric" if "cosine" in (self.kind, self.first.kind) else "Metric"
         first = "" if self.idf is None else ", weighted by tf-idf"
         if self.lift is not None:
             first = f", lifted by {len(self.lift.landmarks):,} landmarks"
@@ -158,7 +158,7 @@ class Metric:
             first += scaled if blocks.are_columns else f", in {len(blocks.weights):,} blocks"
         if self.outside and self.factor is not None:
             first += f", corrected in {self.factor.shape[1]:,} directions"
-        return f"<{name} of rank {self.rank} over {self.n_features:,} features{first}>"
+        return f"<{name} of rank {self.rank:,} over {self.n_features:,} features{first}>"
 
     @property
     def rank(self) -> int:

@@ -10,6 +10,7 @@ import json
 import os
 from functools import reduce
 from pathlib import Path
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,11 @@ def to_faiss(metric: Metric, index: Any = None) -> Any:
     faiss = import_extra("faiss", "faiss")
     if index is None:
         index = faiss.IndexFlatL2(metric.rank)
+    if not isinstance(index, faiss.Index):
+        raise TypeError(
+            f"index must be a FAISS index; got {brief(index)}. To write a file, use "
+            "faiss.write_index(to_faiss(metric), path)"
+        )
     if index.d != metric.rank:
         raise ValueError(
             f"the index is over vectors of length {index.d}, but this metric has rank "

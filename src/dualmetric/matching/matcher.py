@@ -425,7 +425,8 @@ class Matcher(BaseEstimator):
         X : {array-like, sparse matrix, data frame, row source} of shape (n_rows, n_features)
             Rows in the features of the metric.
         threshold : Threshold or float, optional
-            Largest distance of duplicates; by default ``threshold(precision=0.99)``.
+            Largest distance of duplicates; by default ``matcher.threshold(precision=0.99)``. For
+            another guarantee, pass ``matcher.threshold(precision=0.7)``, for example.
         k : int, default=10
             A pair is kept if one of its rows is among the k nearest rows of the other.
         clusters : {"components", "complete"}, default="components"
