@@ -169,6 +169,31 @@ class TestPairs:
         assert shown.startswith(f"On {len(index)} pairs, with 95 % confidence intervals:")
         assert "recall at 1 % FPR, %" in shown
 
+    @pytest.mark.parametrize("share", [0, 0.25])
+    def test_pairs_that_were_learned_from(self, pairs, share):
+        X, index, same = pairs
+        np.savez("x.npz", X=X.astype(np.float32))
+        # the same pairs in another format, with the lines and the rows of each in another order
+        np.save("same.npy", np.column_stack([index[::-1, ::-1], same[::-1]]))
+        np.save("other.npy", np.column_stack([index, same])[1:])
+        run("fit", "x.npy", "--pairs", "p.csv", "--prior", "identity", "--holdout", share)
+        done = run("evaluate", "metric.safetensors", "x.npz", "--pairs", "same.npy")
+        others = ("match", "metric.safetensors", "x.npz", "--pairs", "other.npy")
+        assert "learned from" not in run(*others).stderr
+        assert "was learned from the pairs in p.csv" in refused(*others, "--test-pairs", "p.csv")
+        match = ("match", "metric.safetensors", "x.npz", "--pairs", "same.npy")
+        if share:
+            n = -(-len(index) // 4)
+            assert done.stdout.startswith(f"On {n} pairs that fit held out, with")
+            assert f"only the {n} pairs held out count" in run(*match).stderr
+        else:
+            assert "the metric was learned from these pairs, so scores are too" in done.stderr
+            said = refused(*match)
+            assert "metric.safetensors was learned from the pairs in same.npy" in said
+            assert "give labelled pairs that were not learned from" in said
+        done = run("evaluate", "metric.safetensors", "x.npz", "--pairs", "other.npy")
+        assert "learned from" not in done.stderr
+
     def test_auto(self, pairs):
         X, index, same = pairs
         done = run("fit", "x.npy", "--pairs", "p.csv", "--method", "auto", "--json", "a.json")
@@ -279,6 +304,17 @@ class TestJudged:
         same_factor(
             DuRP(prior="identity", random_state=0).fit(documents, Relevance(grades, queries))
         )
+
+    @pytest.mark.parametrize(("flag", "name"), [("--positives", "c.csv"), ("--relevance", "r.csv")])
+    def test_queries_that_were_learned_from(self, search, flag, name):
+        given = ("x.npy", "--queries", "q.npy", flag, name)
+        run("fit", *given, "--prior", "identity", "--holdout", 0)
+        done = run("evaluate", "metric.safetensors", *given)
+        assert "the metric was learned from these queries, so scores are too" in done.stderr
+        run("fit", *given, "--prior", "identity", "--holdout", 0.5)
+        done = run("evaluate", "metric.safetensors", *given)
+        assert "queries that fit held out, with 95 %" in done.stdout
+        assert "learned from" not in done.stderr
 
     def test_positives(self, search):
         documents, queries, table = search

@@ -1,5 +1,6 @@
 """Scores of pairs and of judged documents: which are held out, and how distances do on them."""
 
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..intervals import bootstrap_interval, ends_of, paired_interval
 from ..metric import Metric
 from ..side_by_side import mapped_rows
 from ..supervision import Pairs
+from ._learning import add_rows, read_split
 from ._output import note
 from ._scores import JUDGED, PAIRS, TAR
 
@@ -44,6 +46,33 @@ def hold_out_known(known: Any, n_rows: int, share: float, seed: int) -> tuple[An
             "without scores"
         ) from None
     return parts
+
+
+def describe_known(known: Any, rows: Rows, share: Any, seed: Any) -> dict[str, Any]:
+    """Description of pairs or judgements and of their split, for ``info`` of a metric."""
+    index, value = known.index.astype("<i8"), known.same if isinstance(known, Pairs) else None
+    if value is None:
+        value = known.grade
+    else:
+        index = np.sort(index, axis=1)  # either row may come first
+    order = np.lexsort(index.T)
+    # a short digest, the same for all formats and orders of the lines
+    digest = blake2b(type(known).__name__.encode(), digest_size=8)
+    for array in (index[order], np.asarray(value)[order].astype("<f8")):
+        digest.update(array.tobytes())
+    add_rows(digest, rows)
+    return {"rows": rows.shape[0], "holdout": share, "seed": seed, "digest": digest.hexdigest()}
+
+
+def not_learned_from(metric: Metric, known: Any, rows: Rows) -> tuple[Any, bool]:
+    """What fit held out of the same pairs or judgements, and whether they are the same.
+
+    The first is all of them if fit was given others, and None if it held out none.
+    """
+    kept = read_split(metric, "known")
+    if not kept or kept != describe_known(known, rows, kept["holdout"], kept["seed"]):
+        return known, False
+    return hold_out_known(known, rows.shape[0], kept["holdout"], kept["seed"])[1], True
 
 
 def n_units(known: Any) -> int:

@@ -106,6 +106,12 @@ def describe_split(file: RowFile, rows: Rows, share: Any, seed: Any) -> dict[str
     # a short digest of the labels and of a few rows, the same for all formats of a file
     labels = "\n".join(map(str, file.y.tolist()))
     digest = blake2b(labels.encode("utf-8", "replace"), digest_size=8)
+    add_rows(digest, rows)
+    return {"rows": rows.shape[0], "holdout": share, "seed": seed, "digest": digest.hexdigest()}
+
+
+def add_rows(digest: Any, rows: Rows) -> None:
+    """Add a few rows to a digest, so that it tells files with the same labels or pairs apart."""
     n = rows.shape[0]
     taken = rows.take(np.linspace(0, n - 1, min(n, _LOOKED_AT)).astype(np.int64))
     taken = sp.csr_matrix(taken)
@@ -114,19 +120,24 @@ def describe_split(file: RowFile, rows: Rows, share: Any, seed: Any) -> dict[str
         values = taken.data.astype("<f4")  # text files keep fewer digits of some numbers
     for array in (values, taken.indices.astype("<i8"), taken.indptr.astype("<i8")):
         digest.update(array.tobytes())
-    return {"rows": n, "holdout": share, "seed": seed, "digest": digest.hexdigest()}
+
+
+def read_split(metric: Metric, key: str) -> dict[str, Any] | None:
+    """Description of a split in ``info`` of a metric; None if fit would not have written it."""
+    kept: Any = metric.info.get(key)
+    if not isinstance(kept, dict):  # anyone may write a metric file
+        return None
+    share, seed = (kept.get(name) for name in ("holdout", "seed"))
+    are_numbers = isinstance(share, int | float) and isinstance(seed, int)
+    return kept if are_numbers and 0 <= share <= 0.9 and 0 <= seed < 2**32 else None
 
 
 def rows_to_evaluate(metric: Metric, file: RowFile, rows: Rows) -> tuple[Array, Array | None, bool]:
     """Rows to score, training rows that vote, and whether fit held the former out of this file."""
-    kept: Any = metric.info.get("split")
-    kept = kept if isinstance(kept, dict) else {}  # anyone may write a metric file
-    share, seed = (kept.get(key) for key in ("holdout", "seed"))
-    are_numbers = isinstance(share, int | float) and isinstance(seed, int)
-    is_valid = are_numbers and 0 <= share <= 0.9 and 0 <= seed < 2**32
-    if is_valid and kept == describe_split(file, rows, share, seed):
-        if share and file.y is not None:
-            train, test = hold_out(file.y, share, seed)
+    kept = read_split(metric, "split")
+    if kept and kept == describe_split(file, rows, kept["holdout"], kept["seed"]):
+        if kept["holdout"] and file.y is not None:
+            train, test = hold_out(file.y, kept["holdout"], kept["seed"])
             return test, train, True
         note("the metric was learned from these rows, so scores are too optimistic")
     return numbers_to_score(file), file.train_idx, False

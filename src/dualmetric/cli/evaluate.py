@@ -50,7 +50,7 @@ def evaluate(
     """
     from ..side_by_side import compare
     from ._data import load_metric, read_data_for, read_lines, read_texts
-    from ._judging import score_known
+    from ._judging import not_learned_from, score_known
     from ._known import noun_of, query_names, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
     from ._output import check_output, make_console, note, write_file, write_json
@@ -100,10 +100,17 @@ def evaluate(
         file, rows = read_data_for(learned, data, labels)
         if source is not None:
             known = read_known(source, data, file, rows, queries)
+            unseen, held_out = not_learned_from(learned, known, rows)
+            if unseen is not None:
+                known = unseen
+            else:
+                held_out, noun = False, noun_of(source)
+                note(f"the metric was learned from these {noun}, so scores are too optimistic")
             steps.begin("scoring")
             numbers, gain, n_scored = score_known(learned, rows, known)
     if source is not None:
-        show(numbers, gain, n_scored, noun_of(source))
+        what = noun_of(source)
+        show(numbers, gain, n_scored, f"{what} that fit held out" if held_out else what)
         if report is not None:
             from ..report import build_query_report
 

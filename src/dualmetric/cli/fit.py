@@ -139,7 +139,7 @@ def fit(
         file, rows = read_data(data, labels, columns=features, drop=dropped)
         given_names = read_lines(names, "--names", rows.n_features, "feature")
         row_ids = read_ids(data, ids, rows.shape[0])
-        known = None
+        known = described = None
         if source is not None:
             known = read_known(source, data, file, rows, queries, row_ids)
         asked = None if test is None else read_test_data(file, test, labels)
@@ -152,6 +152,7 @@ def fit(
             share, train = None, np.arange(rows.shape[0])
             default = 0.0 if method == "auto" else _judging.HELD_OUT
             part = default if holdout is None else holdout
+            described = _judging.describe_known(known, rows, part, seed)
             y, held_out = _judging.hold_out_known(known, rows.shape[0], part, seed)
         if y is None and method != "euclidean":
             raise ValueError(
@@ -184,6 +185,8 @@ def fit(
         "class_names": class_names,
         "scores": kept,
         "split": split,
+        # the plain distance was not learned from them
+        "known": None if info["method"] == "Euclidean" else described,
         "standardize": standardize or None,
     }
     info |= {name: value for name, value in facts.items() if value is not None}

@@ -53,9 +53,10 @@ def match(
     from ..matching import Matcher, NotEnoughPairsError
     from ..matching._calibration import FORM_NAMES
     from ._data import load_metric, read_lines, read_texts
+    from ._judging import not_learned_from
     from ._known import read_known
     from ._matching import find_threshold, read_with_ids, threshold_record
-    from ._output import check_output, make_console, write_file, write_json, writing
+    from ._output import check_output, make_console, note, write_file, write_json, writing
     from ._progress import show_steps
 
     read = (data, pairs, groups, test_pairs, Path(texts) if texts else None)
@@ -80,8 +81,22 @@ def match(
         entities = read_lines(groups, "--groups", rows.shape[0], "row")
         lines = read_texts(texts, data, rows.shape[0])
         known = read_known(("pairs", pairs), data, file, rows, names=names)
+        known, are_old = not_learned_from(learned, known, rows)
+        if known is None:
+            raise ValueError(
+                f"--pairs: {metric} was learned from the pairs in {pairs}, so a threshold would be "
+                "wrong for other pairs: give labelled pairs that were not learned from, or use fit "
+                "--holdout 0.25 and then match with the same pairs, which takes those held out"
+            )
+        if are_old:
+            note(f"{metric} was learned from {pairs}: only the {len(known):,} pairs held out count")
         if test_pairs is not None:
             test = read_known(("pairs", test_pairs), data, file, rows, names=names)
+            if not_learned_from(learned, test, rows)[1]:
+                raise ValueError(
+                    f"--test-pairs: {metric} was learned from the pairs in {test_pairs}, so scores "
+                    "would be too optimistic: give other pairs"
+                )
         steps.begin("fitting to the pairs")
         matcher = Matcher(learned).fit(rows, known, groups=entities, prevalence=prevalence)
         if test is not None:
