@@ -793,6 +793,16 @@ class TestTfidf:
             write_rows("c.npz", rows, y)
             assert "--tfidf" not in run("fit", "c.npz").stderr
 
+    def test_not_for_faiss(self, counts):
+        line = refused("fit", "c.npz", "--method", "auto", "--tfidf", "--for", "faiss", "-o", "m")
+        assert line.startswith("--for faiss and --tfidf cannot be combined")
+        assert line.endswith("dualmetric transform m DATA -o vectors.npy")
+        run("fit", "c.npz", "--tfidf")
+        for name in ("m.npy", "m.pt"):
+            line = refused("export", "metric.safetensors", "-o", name)
+            assert "dualmetric transform metric.safetensors DATA -o vectors.npy" in line
+            assert "metric.transform" not in line
+
     def test_it_is_remembered(self, counts):
         X, y = counts
         found = as_json("fit", "c.npz", "--tfidf", "--rank", 2)

@@ -1,5 +1,7 @@
 """``dualmetric export``: a metric for other programs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -36,7 +38,7 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
     largest = out / "model.safetensors" if is_folder else out
     check_output(largest, "--out", metric)
     learned = load_metric(metric)
-    with writing(out):
+    with writing(out), _as_command(metric):
         if is_folder:
             exports.to_sentence_transformers(learned, out)
         elif out.suffix == ".npy":
@@ -54,3 +56,14 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
     console.print(f"Exported: {largest}, {format_bytes(largest.stat().st_size)}")
     if is_folder:
         console.print(f"Compare the outputs of this layer by {MEASURES[learned.kind]}.")
+
+
+@contextmanager
+def _as_command(metric: Path) -> Iterator[None]:
+    """Errors whose remedy is a command, where that of the library is a method."""
+    try:
+        yield
+    except ValueError as error:
+        command = f"use the vectors of dualmetric transform {metric} DATA -o vectors.npy"
+        message = str(error).replace("pass metric.transform(X) instead of X", command)
+        raise ValueError(message) from error

@@ -132,6 +132,11 @@ def fit(
     estimator = build_estimator(method, options, seed)
     if (use := getattr(estimator, "require", None)) and options.get("lift") == "rbf":
         raise ValueError(f"--for {use} and --lift rbf cannot be combined: give one of them")
+    if use == "faiss" and tfidf:
+        raise ValueError(
+            "--for faiss and --tfidf cannot be combined, because FAISS cannot weigh counts: leave "
+            f"--for out, and index the vectors of dualmetric transform {out} DATA -o vectors.npy"
+        )
     if cv is not None:
         estimator.cv = read_cv(cv, method, "labels" if kind is None else f"--{kind}")
     with show_steps() as steps:
