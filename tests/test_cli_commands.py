@@ -347,6 +347,11 @@ class TestFit:
             found = as_json("fit", "six.npz", *few, "--cv", given)
             expected = MetricCV(priors=["identity"], cv=cv, random_state=0).fit(X[:90], y[:90])
             assert found["choice"]["score"] == expected.expected_score_
+        shown = run("fit", "six.npz", *few, "--cv", "classes", "--standardize").stdout
+        assert " on held-out classes" in shown
+        assert " of standardized columns" in shown
+        assert "The table is for new rows of known classes." in shown
+        assert "On 30 rows that were not learned from, nor used for this choice:" in shown
         said = "--cv with labels must be classes, or a number of parts of at least 2; got "
         for wrong in ("queries", "1", "x"):
             assert refused("fit", data, *few, "--cv", wrong) == f"{said}{wrong!r}"
@@ -397,8 +402,14 @@ class TestFit:
 
     def test_not_better(self, data):
         done = run("fit", data, "--method", "euclidean")
-        assert re.search(r"with the plain (\w+) distance: use the plain \1 distance", done.stdout)
-        assert "--shrinkage" not in done.stdout
+        assert "│ saved: plain Euclidean │" in done.stdout
+        for text in (done.stdout, run("evaluate", "metric.safetensors", data).stdout):
+            # nothing was learned, so there is no verdict
+            assert "│ learned" not in text
+            assert "with the plain" not in text
+        run("fit", data, "--method", "euclidean", "--distance", "cosine", "--standardize")
+        shown = run("info", "metric.safetensors").stdout
+        assert "│ saved: plain cosine, standardized, centered │" in shown
         assert as_json("fit", data, "--method", "euclidean")["better"] is False
 
     def test_labels_as_text(self):
@@ -1102,7 +1113,7 @@ class TestStandardize:
         distances = expected.pairwise(X / X.std(axis=0))
         np.testing.assert_allclose(found.pairwise(X * self.UNITS), distances, rtol=1e-3, atol=1e-3)
         assert found.info["standardize"] is True
-        assert "divided by their standard deviation" in run("info", "m").stdout
+        assert re.search(r"\nstandardized +yes\n", run("info", "m").stdout)
         if found.lift is None:
             explained = found.explain(X[0] * self.UNITS, X[1] * self.UNITS)
             assert explained.distance == pytest.approx(distances[0, 1], rel=1e-3)

@@ -198,7 +198,10 @@ class TestPairs:
         X, index, same = pairs
         done = run("fit", "x.npy", "--pairs", "p.csv", "--method", "auto", "--json", "a.json")
         expected = MetricCV(random_state=0).fit(X, Pairs(index, same))
-        assert done.stdout.startswith(f"Learned from {len(index)} pairs over {len(X)} rows, none")
+        assert done.stdout.startswith(
+            f"Learned from all {len(index)} pairs over {len(X)} rows, with settings chosen by "
+            "cross-validation, in "
+        )
         method = type(expected.best_estimator_).__name__
         assert f"\nChose {method} (" in done.stdout
         assert "average precision" in done.stdout
@@ -254,6 +257,10 @@ class TestPairs:
         assert done.stderr.startswith("dualmetric: note: --pairs: p.csv: ")
         assert f"such as line {n + 2} and line {n + 3}, rows [7, 0]" in done.stderr
         assert done.stderr.count("note") == 1
+        (folder / "p.csv").write_text(text + text)
+        done = run("fit", "x.npy", "--pairs", "p.csv", "--holdout", 0)
+        said = f"note: --pairs: p.csv: repeated pairs count once: {n} are left out\n"
+        assert done.stderr == f"dualmetric: {said}"
 
     def test_wrong_options(self, pairs):
         np.save("y.npy", np.zeros((4, 4), dtype=int))
@@ -456,8 +463,9 @@ class TestJudged:
 
 class TestReport:
     def test_queries(self, search):
-        run("fit", "x.npy", "--relevance", "r.csv", "--queries", "q.npy")
-        known = ("--relevance", "r.csv", "--queries", "q.npy", "--report", "a.html")
+        known = ("--relevance", "r.csv", "--queries", "q.npy")
+        run("fit", "x.npy", *known, "--holdout", 0)
+        known = (*known, "--report", "a.html")
         done = run("evaluate", "metric.safetensors", "x.npy", *known)
         assert done.stdout.endswith("Report: a.html\n")
         page = Path("a.html").read_text(encoding="utf-8")

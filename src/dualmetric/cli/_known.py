@@ -126,6 +126,13 @@ def read_known(
         raise ValueError(f"--{flag}: {path}: {_in_lines(cause(error), lines)}") from error
     for warning in said:
         note(f"--{flag}: {path}: {_in_lines(str(warning.message), lines)}")
+    if flag == "pairs":
+        given, kept = (
+            np.sort(np.asarray(index, dtype=np.int64), axis=1) @ [rows.shape[0], 1]
+            for index in (table.numbers, known.index)
+        )
+        if repeated := np.count_nonzero(np.isin(given, kept)) - len(kept):
+            note(f"--{flag}: {path}: repeated pairs count once: {repeated:,} are left out")
     return known
 
 

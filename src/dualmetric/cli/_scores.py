@@ -99,8 +99,11 @@ def as_kept(scores: dict[str, Any]) -> Numbers:
     }
 
 
-def score_table(numbers: dict[str, Any]) -> Table:
-    """The scores of each distance, one line each; the best of each column in bold."""
+def score_table(numbers: dict[str, Any], kept: str | None = None) -> Table:
+    """The scores of each distance, one line each; the best of each column in bold.
+
+    ``kept`` is the name of the metric if it is a plain distance.
+    """
     table = Table("distance")
     keys = _keys(numbers)
     for key in keys:
@@ -113,8 +116,18 @@ def score_table(numbers: dict[str, Any]) -> Table:
             if interval := values.get(f"{key}_interval"):
                 shown += f" ({100 * interval[0]:.1f}–{100 * interval[1]:.1f})"
             cells.append(Text(shown, style="bold" if values[key] == best[key] else ""))
-        table.add_row(NAMES[name].removesuffix(" distance"), *cells)
+        shown = NAMES[name].removesuffix(" distance")
+        table.add_row(kept if kept and name == "learned" else shown, *cells)
     return table
+
+
+def plain_name(metric: Metric) -> str:
+    """Name of a metric that is a plain distance, by what it does to the rows first."""
+    first = metric.first
+    steps = {"tf-idf": first.idf, "standardized": first.blocks, "centered": metric.centre}
+    done = [name for name, step in steps.items() if step is not None]
+    names = [NAMES[plain_kind(metric)].removesuffix(" distance"), *done]
+    return f"saved: {', '.join(names)}"
 
 
 def plain_kind(metric: Metric) -> str:

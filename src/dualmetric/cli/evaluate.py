@@ -55,7 +55,14 @@ def evaluate(
     from ._learning import rows_to_evaluate, take_at_most
     from ._output import check_output, make_console, note, write_file, write_json
     from ._progress import show_steps
-    from ._scores import gains_of, is_better, score_table, verdict, with_intervals
+    from ._scores import (
+        gains_of,
+        is_better,
+        plain_name,
+        score_table,
+        verdict,
+        with_intervals,
+    )
 
     given = {"pairs": pairs, "positives": positives, "relevance": relevance}
     source = source_of(given, queries, data, "test")
@@ -78,11 +85,14 @@ def evaluate(
     learned = load_metric(metric)
     shape = None if image_shape is None else _shape(image_shape, learned.n_features)
     console = make_console(json)
+    is_plain = learned.info.get("method") == "Euclidean"
 
     def show(numbers: dict[str, Any], gain: dict[str, Any], n_scored: int, what: str) -> None:
         console.print(f"On {n_scored:,} {what}, with 95 % confidence intervals:")
-        console.print(score_table(numbers))
-        console.print(verdict(numbers, gain, learned.info.get("method")))
+        kept = plain_name(learned) if is_plain else None
+        console.print(score_table(numbers, kept))
+        if kept is None:
+            console.print(verdict(numbers, gain, learned.info.get("method")))
 
     def write(numbers: dict[str, Any], gain: dict[str, Any], **n_rows: int) -> None:
         result = {
@@ -91,7 +101,7 @@ def evaluate(
             "rows": n_rows,
             "scores": numbers,
             "gain": gain,
-            "better": is_better(numbers),
+            "better": not is_plain and is_better(numbers),
         }
         write_json(json, "evaluate", result)
 

@@ -91,7 +91,7 @@ def fit(
     from ._matching import ids_column, read_ids
     from ._output import check_output, make_console, note, write_json, writing
     from ._progress import show_steps
-    from ._scores import as_kept, form_of, is_better
+    from ._scores import as_kept, form_of, is_better, plain_name
 
     if test is not None and holdout is not None:
         raise ValueError("--test and --holdout cannot be combined: give one of them")
@@ -198,7 +198,8 @@ def fit(
     with writing(out):
         metric.replaced(feature_names=given_names or file.feature_names, info=info).save(out)
     choice = _choice(estimator) if method == "auto" else None
-    better = None if choice is None else info["method"] != "Euclidean"
+    is_plain = info["method"] == "Euclidean"
+    better = None if choice is None else not is_plain
     result = {
         "metric": str(out),
         "method": info["method"],
@@ -212,18 +213,25 @@ def fit(
         "choice": choice,
         "file_bytes": out.stat().st_size,
         "scores": scores,
-        "better": better if scores is None else is_better(scores),
+        "better": better if scores is None else not is_plain and is_better(scores),
     }
     if noun == "rows":
         learned = _describe_rows(info["rows"], rows.shape[0], held_out, share, test)
     else:
         n_known = _judging.n_units(y)
-        learned = f"{n_known:,} {noun} over {rows.shape[0]:,} rows, "
-        learned += "none held out" if held_out is None else f"{n_scored:,} held out"
+        learned = f"{n_known:,} {noun} over {rows.shape[0]:,} rows"
+        if held_out is not None:
+            learned += f", {n_scored:,} held out"
+        elif method == "auto":
+            learned = f"all {learned}, with settings chosen by cross-validation"
+        else:
+            learned += ", none held out"
     said = {
         "learned": learned,
         "gain": gain,
-        "choice": None if choice is None else _describe_choice(estimator, choice, noun),
+        "choice": None if choice is None else _describe_choice(estimator, choice, weights),
+        "kept": plain_name(metric) if is_plain else None,
+        "new_classes": choice is not None and estimator.held_out_ == "classes",
     }
     _show(make_console(json), result, noun, said)
     write_json(json, "fit", result)
@@ -266,15 +274,19 @@ def _describe_rows(
     return f"{learned}, {len(held_out):,} held out ({how})"
 
 
-def _describe_choice(estimator: Any, choice: dict[str, Any], noun: str) -> str:
+def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None) -> str:
     """What auto chose and why, in words."""
     from ..estimators.search import SCORES
     from ._methods import options_in_words
     from ._scores import NAMES
 
     best = estimator.best_estimator_
-    where = "held-out training rows" if noun == "rows" else f"held-out {noun}"
+    where = f"held-out {estimator.held_out_}"
+    if estimator.held_out_ == "rows":
+        where = "held-out training rows"  # those of the table are others
     plain = f"the {NAMES[choice['plain']]}"
+    if weights == "standardize":
+        plain += " of standardized columns"
     score, before = (f"{100 * choice[key]:.1f} %" for key in ("score", "plain_score"))
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in choice["gain_interval"])
     interval = f"95 % interval of the gain: {low} to {high}"
@@ -308,9 +320,18 @@ def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any])
             )
     if scores is not None:
         intervals = "" if noun == "rows" else ", with 95 % confidence intervals"
-        console.print(f"On {rows['held_out']:,} {noun} that were not learned from{intervals}:")
-        console.print(score_table(scores))
-        console.print(verdict(scores, said["gain"], result["method"]))
+        others = "" if choice is None else ", nor used for this choice"
+        console.print(
+            f"On {rows['held_out']:,} {noun} that were not learned from{others}{intervals}:"
+        )
+        console.print(score_table(scores, said["kept"]))
+        if said["kept"] is None:
+            console.print(verdict(scores, said["gain"], result["method"]))
+        if said["new_classes"]:
+            console.print(
+                "The table is for new rows of known classes. For new classes, see the line about "
+                "held-out classes."
+            )
     elif noun == "rows":
         console.print("No scores: no rows with labels were held out.")
     elif choice is None:

@@ -9,7 +9,7 @@ from ._output import check_output, make_console, print_facts, printable, write_j
 def info(metric: MetricFile, json: Json = None) -> None:
     """Show what a metric file holds: method, settings, size, and the scores of the fit."""
     from ._data import load_matcher, load_metric
-    from ._scores import form_of
+    from ._scores import form_of, plain_name
 
     check_output(json, "--json", metric)
     learned = load_metric(metric)
@@ -30,7 +30,8 @@ def info(metric: MetricFile, json: Json = None) -> None:
         "scores": _scores(info.get("scores")),
         "matcher": None if matcher is None else _matcher(matcher),
     }
-    _show(make_console(json), result)
+    kept = plain_name(learned) if info.get("method") == "Euclidean" else None
+    _show(make_console(json), result, kept)
     write_json(json, "info", result)
 
 
@@ -72,7 +73,7 @@ def _scores(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _show(console: Any, result: dict[str, Any]) -> None:
+def _show(console: Any, result: dict[str, Any], kept: str | None) -> None:
     from .._arrays.system import format_bytes
     from ._scores import rank_in_words, score_table
 
@@ -82,15 +83,13 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     if result["method"]:
         facts.append(("method", result["method"]))
     facts += [(f"  {name}", str(value)) for name, value in (result["parameters"] or {}).items()]
-    weights = "tf-idf of raw counts" if result["tfidf"] else "none: rows are used as they are"
-    if result["standardize"]:
-        weights = "columns are divided by their standard deviation"
     facts += [
         ("distance", result["distance"]),
         ("rank", rank_in_words(result)),
         ("lift", "none" if landmarks is None else f"kernel values with {landmarks:,} landmarks"),
-        ("weights", weights),
-        ("features", "have names" if result["feature_names"] else "have no names"),
+        ("tf-idf", "yes" if result["tfidf"] else "no"),
+        ("standardized", "yes" if result["standardize"] else "no"),
+        ("feature names", "yes" if result["feature_names"] else "none"),
     ]
     if result["class_names"]:
         facts.append(("classes", ", ".join(result["class_names"])))
@@ -105,4 +104,4 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     print_facts(console, [(printable(name), printable(value)) for name, value in facts])
     if result["scores"]:
         console.print("Scores on what was held out when the metric was learned:")
-        console.print(score_table(result["scores"]))
+        console.print(score_table(result["scores"], kept))
