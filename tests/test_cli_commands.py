@@ -1029,16 +1029,26 @@ class TestEvaluate:
 class TestVerdict:
     KEYS = ("map", "precision_at_1", "precision_at_10", "knn", "hit_rate")
 
-    def said(self, euclidean, cosine, learned, interval=(0.1, 0.2), method=None):
+    def said(self, euclidean, cosine, learned, interval=(0.1, 0.2), method=None, sure=True):
         given = {"euclidean": euclidean, "cosine": cosine, "learned": learned}
         numbers = {name: dict(zip(self.KEYS, each, strict=True)) for name, each in given.items()}
-        gain = {name: {"map_interval": list(interval)} for name in ("euclidean", "cosine")}
+        gain = {
+            name: {
+                f"{key}_interval": [learned[i] - each[i] - 0.1, learned[i] - each[i] + (0.001 if sure else 0.3)]
+                for i, key in enumerate(self.KEYS)
+            }
+            | {"map_interval": list(interval)}
+            for name, each in (("euclidean", euclidean), ("cosine", cosine))
+        }
         return verdict(numbers, gain, method)
 
     def test_better(self):
-        # what is less than what is shown is not told
+        # what may be chance is not told
         said = self.said(
-            (0.5, 0.9, 0.6, 0.6, 1), (0.55, 0.9, 0.6, 0.6, 1), (0.7, 0.8996, 0.6, 0.6, 0)
+            (0.5, 0.9, 0.6, 0.6, 1),
+            (0.55, 0.9, 0.6, 0.6, 1),
+            (0.7, 0.8, 0.6, 0.6, 0),
+            sure=False,
         )
         assert said == (
             "mAP 70.0 %, up from 55.0 % with the plain cosine distance (95 % interval of the gain: "
@@ -1061,6 +1071,12 @@ class TestVerdict:
             "mAP 51.0 %, and 50.0 % with the plain Euclidean distance: the difference may be "
             "chance (95 % interval of the gain: -1.0 to 3.0). Score on more data, or keep the "
             "plain Euclidean distance."
+        )
+
+        scores[2] = (0.51, 0.8, 0.6, 0.6, 1)
+        assert self.said(*scores, interval=(-0.01, 0.03)).endswith(
+            "keep the plain Euclidean distance. But P@1 80.0 %, down from 90.0 % with the plain "
+            "Euclidean distance."
         )
 
     def test_advice_is_for_the_method(self):

@@ -9,13 +9,13 @@ from .. import measures
 from .._arrays import embedded, judged
 from .._rows import Rows
 from .._types import Array
-from ..intervals import bootstrap_interval, ends_of, paired_interval
+from ..intervals import bootstrap_interval, ends_of
 from ..metric import Metric
 from ..side_by_side import mapped_rows
 from ..supervision import Pairs
 from ._learning import add_rows, read_split
 from ._output import note
-from ._scores import JUDGED, PAIRS, TAR
+from ._scores import JUDGED, PAIRS, TAR, paired_gains
 
 HELD_OUT = 0.25  # share of the pairs or queries that a fit of one method holds out
 _DRAWS = 1000
@@ -117,14 +117,7 @@ def _score_queries(metric: Metric, rows: Rows, known: Any) -> Any:
         scores[name] = {key: float(values.mean()) for key, values in each[name].items()}
         for key, values in each[name].items():
             scores[name][f"{key}_interval"] = list(bootstrap_interval(values))
-    gain = {
-        name: {
-            "ndcg": scores["learned"]["ndcg"] - scores[name]["ndcg"],
-            "ndcg_interval": list(paired_interval(each["learned"]["ndcg"], each[name]["ndcg"])),
-        }
-        for name in ("euclidean", "cosine")
-    }
-    return scores, gain, int(query.max()) + 1
+    return scores, paired_gains(each), int(query.max()) + 1
 
 
 def _score_pairs(metric: Metric, rows: Rows, known: Any) -> Any:
@@ -137,23 +130,20 @@ def _score_pairs(metric: Metric, rows: Rows, known: Any) -> Any:
     ]  # others cannot be measured
     keys = list(PAIRS)[: 1 + len(rates)]
     scores: dict[str, Any] = {}
-    precisions = {}
+    drawn = {}
     for name, mapped in mapped_rows(metric, [rows.take(named)]).items():
         squares = embedded.sq_distances(mapped, pairs.index)
         found, draws = _pair_draws(np.sqrt(np.maximum(squares, 0.0)), pairs.same, rates)
-        precisions[name] = draws[0]
+        drawn[name] = draws
         scores[name] = dict(zip(keys, found.tolist(), strict=True))
         for key, values in zip(keys, draws, strict=True):
             scores[name][f"{key}_interval"] = list(ends_of(values, 0.95))
-    key = "average_precision"
-    gain = {
-        name: {
-            key: scores["learned"][key] - scores[name][key],
-            f"{key}_interval": list(ends_of(precisions["learned"] - precisions[name], 0.95)),
-        }
-        for name in ("euclidean", "cosine")
-    }
-    return scores, gain, len(pairs)
+    gains: dict[str, Any] = {"euclidean": {}, "cosine": {}}
+    for name, gain in gains.items():
+        for key, change in zip(keys, drawn["learned"] - drawn[name], strict=True):
+            gain[key] = scores["learned"][key] - scores[name][key]
+            gain[f"{key}_interval"] = list(ends_of(change, 0.95))
+    return scores, gains, len(pairs)
 
 
 def _pair_draws(distance: Array, same: Array, rates: list[float]) -> tuple[Array, Array]:

@@ -223,4 +223,4 @@ def score(
     steps.begin("scoring")
     base = () if voters is None else take_at_most(*voters, VOTING_ROWS)[:2]
     scores = compare(metric, X, y, *base)
-    return as_numbers(scores, y), gains_of(scores), len(y)
+    return as_numbers(scores, y), gains_of(scores, y), len(y)

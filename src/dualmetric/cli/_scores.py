@@ -77,18 +77,19 @@ def with_intervals(scores: dict[str, Scores], y: Array) -> dict[str, Any]:
     return result
 
 
-def gains_of(scores: dict[str, Scores]) -> dict[str, Any]:
-    """How much larger the learned mAP is than that of each plain distance, with an interval."""
-    ours = scores["learned"]
-    return {
-        name: {
-            "map": ours.map - scores[name].map,
-            "map_interval": list(
-                paired_interval(ours.average_precision, scores[name].average_precision)
-            ),
-        }
-        for name in ("euclidean", "cosine")
-    }
+def gains_of(scores: dict[str, Scores], y: Array) -> dict[str, Any]:
+    """How much larger each learned score is than that of each plain distance, with intervals."""
+    return paired_gains({name: _per_query(found, y) for name, found in scores.items()})
+
+
+def paired_gains(each: dict[str, dict[str, Array]]) -> dict[str, Any]:
+    """The same, from the scores of each row or query."""
+    gains: dict[str, Any] = {"euclidean": {}, "cosine": {}}
+    for name, gain in gains.items():
+        for key, ours in each["learned"].items():
+            gain[key] = float(np.nanmean(ours) - np.nanmean(each[name][key]))
+            gain[f"{key}_interval"] = list(paired_interval(ours, each[name][key]))
+    return gains
 
 
 def as_kept(scores: dict[str, Any]) -> Numbers:
@@ -175,8 +176,8 @@ def _rival(numbers: Numbers, key: str) -> str:
 def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> str:
     """Whether learning was worth it, in words.
 
-    ``gain`` has the intervals of the score that decides, by plain distance; ``method`` is the name
-    of the estimator.
+    ``gain`` has the intervals of the gains by plain distance; ``method`` is the name of the
+    estimator. Scores that got worse by more than chance are named.
     """
     first, *others = _keys(numbers)
     names = {key: ALL_HEADINGS[key].removesuffix(" %").rstrip(",") for key in (first, *others)}
@@ -191,16 +192,16 @@ def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> st
             advice = _OTHER_METHODS
         compared = "the same as" if ours == theirs else f"down from {theirs}"
         return f"{names[first]} {ours}, {compared} with {plain}: use {plain}{advice}."
+    said = f"{names[first]} {ours}, up from {theirs} with {plain} ({interval})."
     if not low > 0:
-        return (
+        said = (
             f"{names[first]} {ours}, and {theirs} with {plain}: the difference may be chance "
             f"({interval}). Score on more data, or keep {plain}."
         )
-    said = f"{names[first]} {ours}, up from {theirs} with {plain} ({interval})."
     losses = []
-    for key in others:  # scores that got worse, as they are shown
+    for key in others:
         rival = _rival(numbers, key)
         ours, theirs = (f"{100 * numbers[name][key]:.1f}" for name in ("learned", rival))
-        if float(ours) < float(theirs):
+        if gain[rival][f"{key}_interval"][1] < 0.0:
             losses.append(f"{names[key]} {ours} %, down from {theirs} % with the {NAMES[rival]}")
     return f"{said} But {'; '.join(losses)}." if losses else said

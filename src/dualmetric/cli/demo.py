@@ -61,7 +61,8 @@ def demo(
         f"MetricCV chose {type(chosen).__name__} ({options_in_words(chosen)}) on held-out training "
         f"rows, in {results[0].seconds:.1f} s."
     )
-    console.print(f"On the test rows: {verdict(as_numbers(scores, data.y_test), gains_of(scores))}")
+    y = data.y_test
+    console.print(f"On the test rows: {verdict(as_numbers(scores, y), gains_of(scores, y))}")
     console.print(_table(results))
     if _draw(data, title, metric, scores, results, path):
         console.print(f"Figure: {path}")

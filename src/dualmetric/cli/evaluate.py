@@ -147,7 +147,7 @@ def evaluate(
     with show_steps() as steps:
         steps.begin("scoring")
         scores = compare(learned, X, y, *base)
-        numbers, gain = with_intervals(scores, y), gains_of(scores)
+        numbers, gain = with_intervals(scores, y), gains_of(scores, y)
     show(numbers, gain, len(scored), "rows that fit held out" if held_out else "rows")
     if report is not None:
         from ..report import build_report
