@@ -323,6 +323,39 @@ class TestJudged:
         assert "queries that fit held out, with 95 %" in done.stdout
         assert "learned from" not in done.stderr
 
+    def test_ids(self, search):
+        documents, queries, table = search
+        for name, rows, column, mark in (
+            ("x.csv", documents, "key", "d"),
+            ("q.csv", queries, "asked", "q"),
+        ):
+            with open(name, "w") as stream:
+                stream.write(",".join([column, *"abcdefgh"]) + "\n")
+                for row, values in enumerate(rows.tolist()):
+                    stream.write(",".join([f"{mark}{row}", *map(repr, values)]) + "\n")
+        clicks = table[table[:, 2] > 0, :2].tolist()
+        Path("ids.csv").write_text("".join(f"q{q},d{d}\n" for q, d in clicks))
+        Path("half.csv").write_text("query,document\n" + "".join(f"{q},d{d}\n" for q, d in clicks))
+        run("fit", "x.npy", "--queries", "q.npy", "--positives", "c.csv", "-o", "expected")
+        base = ("x.csv", "--ids", "key", "--queries", "q.csv", "--query-ids", "asked")
+        for name in ("ids.csv", "half.csv"):
+            run("fit", *base, "--positives", name, "-o", "m")
+            found, expected = Metric.load("m"), Metric.load("expected")
+            np.testing.assert_array_equal(found.factor, expected.factor)
+            assert found.info["known"] == expected.info["known"]
+            scores = as_json("evaluate", "m", *base, "--positives", name)["scores"]
+        given = ("--queries", "q.npy", "--positives", "c.csv")
+        assert as_json("evaluate", "expected", "x.npy", *given)["scores"] == scores
+        line = refused("evaluate", "m", *base[:3], "--queries", "q.npy", "--positives", "ids.csv")
+        assert line.endswith(": to use ids, name their column or file with --query-ids")
+        line = refused("fit", "x.npy", *base[3:], "--positives", "ids.csv")
+        assert line.endswith(": to use ids, name their column or file with --ids")
+        Path("ids.csv").write_text("q0,d0\nq1,q1\n")
+        line = refused("fit", *base, "--positives", "ids.csv")
+        assert line.endswith("line 2: the id 'q1' is not among those of --ids")
+        line = refused("evaluate", "m", "x.csv", "--query-ids", "asked", "--positives", "c.csv")
+        assert line == "--query-ids names the rows of --queries: give both or neither"
+
     def test_positives(self, search):
         documents, queries, table = search
         options = ("--queries", "q.npy", "--prior", "identity", "--holdout", 0)

@@ -19,6 +19,7 @@ from ..io.parquet import import_pyarrow
 from ..io.rowfiles import RowFile
 from ..supervision import Comparisons, Pairs, Positives, Relevance, Triplets
 from ._data import check_same_features, is_search_folder, read_data, vectors_of
+from ._matching import ids_column, read_ids
 from ._output import note
 
 _NUMBER = re.compile(r"[-+]?\d+")
@@ -91,10 +92,11 @@ def read_known(
     rows: Rows,
     queries: Path | None = None,
     names: Sequence[Any] | None = None,
+    query_ids: str | None = None,
 ) -> Any:
     """An object of `dualmetric.supervision`, checked against the rows of DATA.
 
-    Lines of text may have ``names`` of rows instead of their numbers.
+    Lines of text may have ``names`` of rows instead of their numbers, and ids of queries.
     """
     flag, path = source
     kind = _KINDS[flag]
@@ -103,19 +105,24 @@ def read_known(
         ids = [_read_ids(data / f"{name}.jsonl") for name in ("queries", "corpus")]
         _check_count(vectors_of(data, "corpus"), rows, data / "corpus.jsonl", ids[1])
         queries = vectors_of(data, "queries")
+    calls = [("--ids", names)] * kind.n_numbers  # what rows are called, by column
     if queries is not None:
         try:
-            found, asked = read_data(queries, None, rows.n_features)
+            column = ids_column(queries, query_ids)
+            drop = () if column is None else (column,)
+            found, asked = read_data(queries, None, rows.n_features, drop=drop)
             check_same_features(found, rows.n_features, file.feature_names, queries)
         except (ValueError, OSError) as error:
             raise ValueError(f"--queries: {error}" if ids is None else str(error)) from error
+        called = read_ids(queries, query_ids, asked.shape[0], "--query-ids")
+        calls[0] = ("--query-ids", called)
         if ids is not None:
             _check_count(queries, asked, data / "queries.jsonl", ids[0])
     if not path.is_file():
         raise FileNotFoundError(f"--{flag}: {path} does not exist: check its name and folder")
     lines = None
     try:
-        table = _read(path, flag, kind, ids, names)
+        table = _read(path, flag, kind, ids, calls)
         lines = getattr(table, "lines", None)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
@@ -195,12 +202,12 @@ def _read_ids(path: Path) -> dict[str, int]:
     return found
 
 
-def _read(path: Path, flag: str, kind: _Kind, ids: Any, names: Sequence[Any] | None) -> Any:
+def _read(path: Path, flag: str, kind: _Kind, ids: Any, calls: list[Any]) -> Any:
     """A `_Table`, or a sparse matrix of judgements."""
     if flag == "comparisons" and path.suffix == ".jsonl":
         return _read_judgements(path)
     if ids is not None or path.suffix in (".csv", ".tsv", ".txt"):
-        return _read_text(path, kind, ids, names)
+        return _read_text(path, kind, ids, calls)
     if path.suffix not in _PLAIN_FILES:
         raise ValueError(
             f"{flag} are read from .npy, .npz, .parquet, or .csv or .tsv with {kind.line} per line"
@@ -241,12 +248,17 @@ def _table(found: Array, kind: _Kind) -> _Table:
     return _Table(found[:, : kind.n_numbers], values)
 
 
-def _read_text(path: Path, kind: _Kind, ids: Any, names: Sequence[Any] | None) -> _Table:
-    """Lines with commas, or tabs in a ``.tsv``; of a folder in BEIR's layout, ids of rows."""
-    numbers_of: dict[str, list[int]] = {}
-    for row, name in enumerate(names or ()):
-        numbers_of.setdefault(str(name), []).append(row)
-    by_name = False
+def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
+    """Lines with commas, or tabs in a ``.tsv``; of a folder in BEIR's layout, ids of rows.
+
+    ``calls`` has an option and the ids that it gives, or None, for each column of row numbers.
+    """
+    flags = [flag for flag, _ in calls]
+    numbers_of: dict[str, dict[str, list[int]]] = {flag: {} for flag in flags}
+    for flag, names in dict(calls).items():
+        for row, name in enumerate(names or ()):
+            numbers_of[flag].setdefault(str(name), []).append(row)
+    by_name: set[str] = set()  # options whose ids are used
     mark, between = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
     index: list[list[int]] = []
     values: list[float] = []
@@ -256,26 +268,38 @@ def _read_text(path: Path, kind: _Kind, ids: Any, names: Sequence[Any] | None) -
         cells = [cell.strip() for cell in line.split(mark)]
         numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
         if n_columns is None:
-            by_name = any(cell in numbers_of for cell in numbers)
+            by_name = {
+                flag for flag, cell in zip(flags, numbers, strict=False) if cell in numbers_of[flag]
+            }
         if not line.strip() or (place == 1 and not (by_name or any(map(is_number, cells)))):
             continue  # blank, or a header
         is_right = len(cells) in kind.columns and all(map(is_number, more))
-        if ids is None and not by_name:
-            is_right = is_right and all(map(_NUMBER.fullmatch, numbers))
+        odd = None  # the option that could say what the cells are that are no row numbers
+        if ids is None:
+            cells_of = zip(flags, numbers, strict=False)
+            plain = (pair for pair in cells_of if pair[0] not in by_name)
+            odd = next((flag for flag, cell in plain if not _NUMBER.fullmatch(cell)), None)
+            is_right = is_right and odd is None
         if not is_right or len(cells) != (n_columns or len(cells)):
             what = kind.line if ids is None else "a query-id, a corpus-id and a score"
-            if numbers_of:
+            if any(numbers_of.values()):
                 what = what.replace("row numbers", "ids or row numbers")
+            hint = ""
+            if odd is not None and not numbers_of[odd]:
+                hint = f": to use ids, name their column or file with {odd}"
             raise ValueError(
-                f"line {place} must be {what}, separated by {between}; got {line[:40]!r}"
+                f"line {place} must be {what}, separated by {between}; got {line[:40]!r}{hint}"
             )
         n_columns = len(cells)
-        if by_name:
-            index.append([_row_of(cell, numbers_of, place) for cell in numbers])
-        elif ids is None:
-            index.append([int(cell) for cell in numbers])
-        else:
+        if ids is not None:
             index.append(_rows(numbers, ids, place))
+        else:
+            index.append(
+                [
+                    _row_of(cell, numbers_of[flag], flag, place) if flag in by_name else int(cell)
+                    for flag, cell in zip(flags, numbers, strict=True)
+                ]
+            )
         values.extend(map(float, more))
         lines.append(place)
     table = np.array(index, dtype=np.int64).reshape(-1, kind.n_numbers)
@@ -283,10 +307,10 @@ def _read_text(path: Path, kind: _Kind, ids: Any, names: Sequence[Any] | None) -
     return _Table(table, np.array(values) if has_values else None, lines)
 
 
-def _row_of(name: str, numbers_of: dict[str, list[int]], place: int) -> int:
+def _row_of(name: str, numbers_of: dict[str, list[int]], flag: str, place: int) -> int:
     found = numbers_of.get(name, [])
     if len(found) != 1:
-        what = f"that of rows {found[0]} and {found[1]}" if found else "not among those of --ids"
+        what = f"that of rows {found[0]} and {found[1]}" if found else f"not among those of {flag}"
         raise ValueError(f"line {place}: the id {name!r} is {what}")
     return found[0]
 

@@ -47,6 +47,14 @@ Ids = Annotated[
         ".parquet. Default: row numbers.",
     ),
 ]
+QueryIds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|COLUMN",
+        help="Ids of the queries: a text file with one per line, or a column of --queries. "
+        "Default: row numbers.",
+    ),
+]
 Groups = Annotated[
     Path | None,
     file_option(
@@ -73,14 +81,16 @@ def ids_column(data: Path, ids: str | None) -> str | None:
     return ids if is_column else None
 
 
-def read_ids(data: Path, ids: str | None, n_rows: int) -> list[Any] | None:
+def read_ids(
+    data: Path, ids: str | None, n_rows: int, option: str = "--ids"
+) -> list[Any] | None:
     """Ids of the rows, from a column of DATA or a text file."""
     from ._data import read_column, read_lines
 
     if ids_column(data, ids) is not None:
         found: list[Any] = read_column(data, str(ids))
         return found
-    return read_lines(None if ids is None else Path(ids), "--ids", n_rows, "row")
+    return read_lines(None if ids is None else Path(ids), option, n_rows, "row")
 
 
 def find_threshold(

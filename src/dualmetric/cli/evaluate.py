@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ._matching import Ids, QueryIds
 from ._options import (
     DataFile,
     Json,
@@ -34,6 +35,8 @@ def evaluate(
     positives: Positives = None,
     relevance: Relevance = None,
     queries: Queries = None,
+    ids: Ids = None,
+    query_ids: QueryIds = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html", help=_REPORT)] = None,
     texts: Texts = None,
     image_shape: Annotated[str | None, typer.Option(metavar="HxW", help=_SHAPE)] = None,
@@ -53,6 +56,7 @@ def evaluate(
     from ._judging import not_learned_from, score_known
     from ._known import noun_of, query_names, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
+    from ._matching import ids_column, read_ids
     from ._output import check_output, make_console, note, write_file, write_json
     from ._progress import show_steps
     from ._scores import (
@@ -66,6 +70,10 @@ def evaluate(
 
     given = {"pairs": pairs, "positives": positives, "relevance": relevance}
     source = source_of(given, queries, data, "test")
+    if ids is not None and source is None:
+        raise ValueError("--ids is for --pairs, --positives or --relevance: give one of them")
+    if query_ids is not None and queries is None:
+        raise ValueError("--query-ids names the rows of --queries: give both or neither")
     text_file = Path(texts) if texts else None
     inputs = (metric, data, *given.values(), queries, text_file, names)
     check_output(report, "--report", *inputs)
@@ -107,9 +115,10 @@ def evaluate(
 
     with show_steps() as steps:
         steps.begin("reading")
-        file, rows = read_data_for(learned, data, labels)
+        file, rows = read_data_for(learned, data, ids_column(data, ids) or labels)
         if source is not None:
-            known = read_known(source, data, file, rows, queries)
+            row_ids = read_ids(data, ids, rows.shape[0])
+            known = read_known(source, data, file, rows, queries, row_ids, query_ids)
             unseen, held_out = not_learned_from(learned, known, rows)
             if unseen is not None:
                 known = unseen

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._matching import Ids
+from ._matching import Ids, QueryIds
 from ._methods import METHODS, NEED_LABELS, build_estimator, read_cv
 from ._options import (
     HOLDOUT,
@@ -76,6 +76,7 @@ def fit(
     columns: Annotated[str | None, typer.Option(metavar="NAME,…", help=_COLUMNS)] = None,
     drop: Annotated[str | None, typer.Option(metavar="NAME,…", help=_DROP)] = None,
     ids: Ids = None,
+    query_ids: QueryIds = None,
     names: Names = None,
     seed: Seed = 0,
     json: Json = None,
@@ -107,6 +108,8 @@ def fit(
     if kind is not None and method in NEED_LABELS:
         raise ValueError(f"--{kind} does not apply to --method {method}: use another method")
     noun = noun_of(source)  # what is held out
+    if query_ids is not None and queries is None:
+        raise ValueError("--query-ids names the rows of --queries: give both or neither")
     if noun != "rows" and labels is not None and Path(labels).is_file():
         raise ValueError(f"--labels and --{kind} cannot be combined: give one of them")
     if noun != "rows" and test is not None:
@@ -146,7 +149,7 @@ def fit(
         row_ids = read_ids(data, ids, rows.shape[0])
         known = described = None
         if source is not None:
-            known = read_known(source, data, file, rows, queries, row_ids)
+            known = read_known(source, data, file, rows, queries, row_ids, query_ids)
         asked = None if test is None else read_test_data(file, test, labels)
         if noun == "rows":
             share, train, held_out = _learning.split_rows(file, holdout, test is not None, seed)
