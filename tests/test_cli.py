@@ -103,6 +103,16 @@ class TestStart:
         assert "demo" in done.output
         assert "reproduce" in done.output
 
+    def test_flags_take_no_value(self, call):
+        for command in ([], ["fit"], ["match"]):
+            shown = call(*command, "--help").stdout
+            assert "bool" not in shown.lower()
+            assert "{" not in shown
+        assert "Usage: dualmetric match [OPTIONS] METRIC DATA" in " ".join(shown.split())
+
+    def test_a_command_that_is_misspelt(self, call):
+        assert "No such command 'fitt'. Did you mean 'fit'? See " in call("fitt").stderr
+
     def test_help_of_commands(self, call):
         shown = call("demo", "--help").stdout
         assert {"--dataset", "--out", "--seed"} <= set(shown.split())

@@ -34,6 +34,7 @@ from dualmetric import (
 )
 from dualmetric._options import option, options_of, with_options
 from dualmetric.cli import _learning
+from dualmetric.cli._data import read_texts
 from dualmetric.cli._learning import hold_out
 from dualmetric.cli._methods import METHODS
 from dualmetric.cli._progress import Steps, _Left
@@ -972,6 +973,12 @@ class TestEvaluate:
         assert "row number 199" not in page  # a training row
         assert '"names":["row 200","row 201","row 202",' in page  # numbers of the file
         assert done.stdout.endswith("Report: a.html\n")
+
+    def test_texts_of_an_unknown_column(self, learned):
+        names = [f"f{i}" for i in range(20)]
+        (Path("t.csv")).write_text(",".join(names) + "\n" + ",".join("1" * 20) + "\n")
+        with pytest.raises(ValueError, match="columns are f0, f1, f2, f3, f4, f5 … and 14 more$"):
+            read_texts("other", Path("t.csv"), 1)
 
     def test_report_of_a_table(self, folder):
         """Rows go by their ids, and a column can be their text."""

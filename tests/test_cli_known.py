@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from dualmetric import DuRP, Metric, MetricCV
+from dualmetric.cli.fit import describe_new_documents
 from dualmetric.evaluation import (
     pair_average_precision,
     pair_interval,
@@ -435,10 +436,13 @@ class TestJudged:
         expected = MetricCV(random_state=0).fit(documents, Positives(clicks, queries))
         ours, plain = expected.new_documents_
         assert as_json(*start)["choice"]["new_documents"] == [ours, plain]
-        assert (
-            f"For queries about documents that were not judged in training: {100 * ours:.1f} %, "
-            f"and {100 * plain:.1f} % with the plain distance."
-        ) in run(*start).stdout
+        shown = run(*start).stdout
+        assert shown.startswith("Tried to learn from 40 queries over 90 rows, in ")
+        assert "not judged in training" not in shown  # nothing was learned
+        assert describe_new_documents(0.646, 0.66) == (
+            "For queries about documents that were not judged in training: 64.6 %, 1.4 points "
+            "below the plain distance (66.0 %)."
+        )
 
     def test_tfidf(self, search):
         X, y = make_counts(100, seed=3)

@@ -202,7 +202,7 @@ def n_components_option(default_help: str) -> Any:
         help="Rank of the metric: how many directions are kept, the most important first. "
         + default_help,
         low=1,
-        flag="How many numbers a vector has after learning; search is faster with few.",
+        flag="Dimension of the learned vectors; search is faster if it is small.",
     )
 
 

@@ -48,7 +48,7 @@ def warn_of_ids(X: Any, names: Any, source: str, remedy: str) -> None:
             what = "counts the rows" if counts else "has another whole number in each row"
             warn(
                 f"{source}: column {names[place]!r} {what}, like an index or an id, and is used as "
-                f"a feature: scores may look better than they are. {remedy}"
+                f"a feature: scores may look better than they are. {remedy.format(names[place])}"
             )
 
 

@@ -5,7 +5,7 @@ import warnings
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from .._version import __version__
 from ._methods import in_flags, with_estimator_options
@@ -28,7 +28,27 @@ from .transform import transform
 _UsageError: Any = typer.BadParameter.__base__
 
 
-class _Commands(TyperGroup):
+class _PlainHelp:
+    """A command whose help shows flags without a value, and arguments without brackets."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Arguments and options; flags take no value, so none is shown."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Parts of the line that begins with "Usage"."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
+
+
+class _Command(_PlainHelp, TyperCommand):
+    pass
+
+
+class _Commands(_PlainHelp, TyperGroup):
     """Commands whose errors are one line: exit status 2, or 130 after Ctrl-C."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -52,7 +72,7 @@ class _Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name == "fit":
             complete = typer.Typer(add_completion=False)
-            complete.command(name)(with_estimator_options(fit))
+            complete.command(name, cls=_Command)(with_estimator_options(fit))
             command = typer.main.get_command(complete)
         shared = ("verbose", "quiet")
         command.params += [option for option in self.params if option.name in shared]
@@ -81,7 +101,8 @@ def _fail(error: Any) -> NoReturn:
     message = str(error)
     if isinstance(error, _UsageError):
         command = error.ctx.command_path if error.ctx else "dualmetric"
-        message = f"{' '.join(error.format_message().split()).rstrip('.')}; see {command} --help"
+        message = " ".join(error.format_message().split()).rstrip(".")
+        message += f"{' See' if message.endswith('?') else '; see'} {command} --help"
     elif isinstance(error, MemoryError):
         message = f"not enough memory: {message or 'use less data, or a lower rank'}"
     # the message may quote a file, including its control characters
@@ -142,6 +163,6 @@ for _command in (
     demo,
     reproduce,
 ):
-    app.command()(_command)
+    app.command(cls=_Command)(_command)
 
 main = app

@@ -153,9 +153,9 @@ def read_texts(given: str | None, data: Path, n_rows: int) -> list[str] | None:
         return read_lines(None if given is None else Path(given), "--texts", n_rows, "row")
     names = rowfiles.column_names(data)
     if given not in names:
+        shown = ", ".join(names[:6]) + (f" … and {len(names) - 6} more" if len(names) > 6 else "")
         raise ValueError(
-            f"--texts: {given!r} is neither a file nor a column of {data}: its columns are "
-            f"{', '.join(names)}"
+            f"--texts: {given!r} is neither a file nor a column of {data}: its columns are {shown}"
         )
     return ["" if text is None else str(text) for text in read_column(data, given)]
 

@@ -113,6 +113,8 @@ def options_in_words(estimator: Any) -> str:
         if name in silent or value is None or value == getattr(type(estimator), name):
             continue
         shown = f"{value:.3g}" if isinstance(value, float) else value
+        if isinstance(value, int) and value >= 10_000:
+            shown = f"{value:,}"
         found.append(f"{_flag_name(name).replace('-', ' ')} {shown}")
     return ", ".join(found) or "default settings"
 

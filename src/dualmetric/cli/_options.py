@@ -12,7 +12,9 @@ file_option = partial(typer.Option, metavar="FILE")
 out_option = partial(file_option, "--out", "-o")
 argument = partial(typer.Argument, show_default=False)
 
-MetricFile = Annotated[Path, argument(metavar="METRIC", help="A metric file that fit wrote.")]
+MetricFile = Annotated[
+    Path, argument(metavar="METRIC", help="Metric file, written by fit, match or teach.")
+]
 DataFile = Annotated[
     Path,
     argument(

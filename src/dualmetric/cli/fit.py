@@ -225,9 +225,9 @@ def fit(
         learned = f"{n_known:,} {noun} over {rows.shape[0]:,} rows"
         if held_out is not None:
             learned += f", {n_scored:,} held out"
-        elif method == "auto":
+        elif method == "auto" and not is_plain:
             learned = f"all {learned}, with settings chosen by cross-validation"
-        else:
+        elif method != "auto":
             learned += ", none held out"
     said = {
         "learned": learned,
@@ -307,20 +307,27 @@ def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None
     )
 
 
+def describe_new_documents(learned: float, plain: float) -> str:
+    """Scores of queries about documents that were not judged, in words."""
+    ours, theirs = (round(100 * score, 1) for score in (learned, plain))
+    side = "above" if ours >= theirs else "below"
+    return (
+        f"For queries about documents that were not judged in training: {ours:.1f} %, "
+        f"{abs(ours - theirs):.1f} points {side} the plain distance ({theirs:.1f} %)."
+    )
+
+
 def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any]) -> None:
     from .._arrays.system import format_bytes
     from ._scores import rank_in_words, score_table, verdict
 
     rows, scores, choice = result["rows"], result["scores"], result["choice"]
-    console.print(f"Learned from {said['learned']}, in {result['seconds']:.1f} s.")
+    how = "Learned from" if choice is None or said["kept"] is None else "Tried to learn from"
+    console.print(f"{how} {said['learned']}, in {result['seconds']:.1f} s.")
     if choice is not None:
         console.print(said["choice"])
-        if choice["new_documents"] is not None:
-            ours, plain = (f"{100 * score:.1f} %" for score in choice["new_documents"])
-            console.print(
-                f"For queries about documents that were not judged in training: {ours}, and "
-                f"{plain} with the plain distance."
-            )
+        if choice["new_documents"] is not None and said["kept"] is None:
+            console.print(describe_new_documents(*choice["new_documents"]))
     if scores is not None:
         intervals = "" if noun == "rows" else ", with 95 % confidence intervals"
         others = "" if choice is None else ", nor used for this choice"

@@ -50,10 +50,12 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
                     numbers.extend(map(float, cells))
                 except ValueError:
                     place = next(place for place, cell in enumerate(cells) if not is_number(cell))
+                    name, cell = layout.names[place], cells[place].strip()
+                    found = f"has {reprlib.repr(cell)} instead of a number" if cell else "is empty"
                     raise FileError(
-                        f"column {layout.names[place]!r} has {reprlib.repr(cells[place])} instead "
-                        f"of a number in row {row} (counted from 0): fill it, leave the column "
-                        "out, or name it as the column of labels"
+                        f"column {name!r} {found} in row {row} (counted from 0): fill it, leave "
+                        f"the column out with --drop {name} (drop=[{name!r}] in Python), or name "
+                        "it as the column of labels"
                     ) from None
         except csv.Error as error:
             raise FileError(f"line {lines.line_num} is not csv ({error})") from None

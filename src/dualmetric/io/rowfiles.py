@@ -102,7 +102,8 @@ def read_rows(
     with reading(path):
         _check(rows)
     if columns is None and is_table(path):
-        warn_of_ids(rows.X, rows.feature_names, str(path), "Leave it out: --drop, or drop=.")
+        remedy = "Leave it out with --drop {0}, or drop=['{0}'] in Python."
+        warn_of_ids(rows.X, rows.feature_names, str(path), remedy)
     if labels is None:
         return rows
     y = _read_labels(existing(labels))
