@@ -1000,6 +1000,7 @@ class TestEvaluate:
         assert line.startswith("--texts: 'titles' is neither a file nor a column of d.csv")
 
     def test_report_of_pictures(self, data, learned, folder):
+        run("evaluate", learned, data, "--report", "a.html", "--image-shape", "2,3")
         run("evaluate", learned, data, "--report", "a.html", "--image-shape", "2x3")
         assert (folder / "a.html").stat().st_size > 1000
 

@@ -545,8 +545,9 @@ def test_contents(tmp_path):
     assert images.image(1) is None
     pixels = content.make_content(X, None, image_shape="2,5")
     assert pixels.image(0)[1].startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="must be HEIGHT,WIDTH"):
-        content.make_content(X, None, image_shape="2x5")
+    assert content.make_content(X, None, image_shape="2x5").image(0) == pixels.image(0)
+    with pytest.raises(ValueError, match="must be HEIGHTxWIDTH"):
+        content.make_content(X, None, image_shape="2 by 5")
     lines = tmp_path / "t.jsonl"
     lines.write_text('{"text": "one"}\n"two"\n3\n')
     assert content.read_texts(lines) == ["one", "two", "3"]
@@ -754,6 +755,26 @@ def test_the_command_checks_its_files(tmp_path, monkeypatch):
         assert done.exit_code == 2
         assert message in done.output
     assert os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_texts_in_a_column(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from dualmetric.cli import app
+
+    pytest.importorskip("uvicorn")
+    monkeypatch.chdir(tmp_path)
+    lines = [f"text {row},{','.join(map(str, x))}" for row, x in enumerate(X.tolist())]
+    header = ",".join(["words", *(f"f{i}" for i in range(X.shape[1]))])
+    (tmp_path / "x.csv").write_text("\n".join([header, *lines]) + "\n")
+    served = []
+    monkeypatch.setattr("dualmetric.teach.server.serve", lambda page, *_: served.append(page))
+    done = CliRunner().invoke(app, ["teach", "x.csv", "--texts", "words"])
+    assert done.exit_code == 0, done.output
+    assert served[0].content.of(7) == "text 7"
+    assert served[0].names == tuple(header.split(",")[1:])
+    done = CliRunner().invoke(app, ["teach", "x.csv", "--texts", "other"])
+    assert "--texts: 'other' is neither a file nor a column of x.csv" in done.output
 
 
 def test_a_notebook_shows_the_page(tmp_path):

@@ -180,7 +180,7 @@ def evaluate(
 
 
 def _shape(text: str, n_features: int) -> tuple[int, ...]:
-    parts = text.lower().split("x")
+    parts = text.lower().replace(",", "x").split("x")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         raise ValueError(
             "--image-shape must be HEIGHTxWIDTH, such as 28x28, or 32x32x3 for colours; got "

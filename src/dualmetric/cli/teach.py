@@ -1,15 +1,18 @@
 """``dualmetric teach``: a page on which a person teaches a distance by clicking."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ._options import DataFile, Labels, Names, Seed, file_option, out_option
 
-_TEXTS = "Texts of the rows: a file with one per line, or .jsonl with one JSON object per line."
+_TEXTS = (
+    "Texts of the rows: a file with one per line, .jsonl with one JSON object per line, or a "
+    "column if DATA is .csv or .parquet."
+)
 _IMAGES = "Folder with one picture per row; sorted by name, they have the order of the rows."
-_IMAGE_SHAPE = "The rows are pictures of this size: HEIGHT,WIDTH or HEIGHT,WIDTH,3."
+_IMAGE_SHAPE = "The rows are pictures of this size: 28x28, for example, or 32x32x3."
 _COLUMNS = "Features to show, separated by commas. Default: the largest of each row."
 _JUDGEMENTS = (
     "File that keeps the judgements. If it exists, teaching continues from it. Default: the name "
@@ -24,9 +27,9 @@ def teach(
     out: Annotated[Path, out_option(help="Where the metric is saved.")] = Path(
         "taught.safetensors"
     ),
-    texts: Annotated[Path | None, file_option(help=_TEXTS)] = None,
+    texts: Annotated[str | None, typer.Option(metavar="FILE|COLUMN", help=_TEXTS)] = None,
     images: Annotated[Path | None, typer.Option(metavar="FOLDER", help=_IMAGES)] = None,
-    image_shape: Annotated[str | None, typer.Option(metavar="H,W", help=_IMAGE_SHAPE)] = None,
+    image_shape: Annotated[str | None, typer.Option(metavar="HxW", help=_IMAGE_SHAPE)] = None,
     columns: Annotated[str | None, typer.Option(metavar="NAME,…", help=_COLUMNS)] = None,
     judgements: Annotated[Path | None, file_option(help=_JUDGEMENTS)] = None,
     beside: Annotated[list[Path] | None, typer.Option(metavar="METRIC", help=_BESIDE)] = None,
@@ -42,7 +45,8 @@ def teach(
     seed: Seed = 0,
 ) -> None:
     """Teach a distance by clicking, on a page in your browser. Only this computer can open it."""
-    from ._data import load_metric, read_data, read_lines
+    from ._data import load_metric, read_data, read_lines, read_texts
+    from ._matching import ids_column
     from ._output import check_output, make_console, note, writing
 
     try:
@@ -57,13 +61,18 @@ def teach(
     if distance not in ("cosine", "euclidean"):
         raise ValueError(f"--distance must be cosine or euclidean; got {distance!r}")
     log = judgements or out.with_suffix(".judgements.jsonl")
-    inputs = (data, texts, names, *(beside or ()))
+    text_file = None if texts is None else Path(texts)
+    inputs = (data, text_file, names, *(beside or ()))
     check_output(out, "--out", *inputs, log)
     check_output(log, "--judgements", *inputs)
     if out.suffix != ".safetensors":
         raise ValueError(f"--out: metric files must end in .safetensors; got {out.name}")
     open_port(port).close()  # said now, not after the rows were read
-    file, rows = read_data(data, labels)
+    lines: Any = text_file
+    column = ids_column(data, texts)  # such a column is not a feature
+    if column is not None:
+        lines = read_texts(column, data, 0)
+    file, rows = read_data(data, labels, drop=() if column is None else (column,))
     feature_names = read_lines(names, "--names", rows.n_features, "feature") or file.feature_names
     X, finish = rows.take(), lambda metric: metric
     if tfidf:
@@ -73,7 +82,7 @@ def teach(
         X = weighting.weigh(X, idf)
         finish = lambda metric: metric.with_idf(idf)  # noqa: E731
     others = {path.stem: load_metric(path) for path in beside or ()}
-    content = make_content(X, feature_names, texts, images, image_shape, columns)
+    content = make_content(X, feature_names, lines, images, image_shape, columns)
     with writing(log):
         session = Session(X, distance=distance, path=log, feature_names=feature_names, seed=seed)
     if text := content.dominant():

@@ -192,9 +192,10 @@ def make_content(
         return Images(images, n)
     if image_shape is not None:
         if isinstance(image_shape, str):
-            if not all(part.strip().isdecimal() for part in image_shape.split(",")):
-                raise ValueError(f"image_shape must be HEIGHT,WIDTH; got {image_shape!r}")
-            image_shape = tuple(int(part) for part in image_shape.split(","))
+            parts = [part.strip() for part in image_shape.lower().replace("x", ",").split(",")]
+            if not all(part.isdecimal() for part in parts):
+                raise ValueError(f"image_shape must be HEIGHTxWIDTH; got {image_shape!r}")
+            image_shape = tuple(map(int, parts))
         return Pixels(X, image_shape)
     if isinstance(columns, str):
         columns = [name.strip() for name in columns.split(",")]
