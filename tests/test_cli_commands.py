@@ -977,7 +977,7 @@ class TestEvaluate:
     def test_texts_of_an_unknown_column(self, learned):
         names = [f"f{i}" for i in range(20)]
         (Path("t.csv")).write_text(",".join(names) + "\n" + ",".join("1" * 20) + "\n")
-        with pytest.raises(ValueError, match="columns are f0, f1, f2, f3, f4, f5 … and 14 more$"):
+        with pytest.raises(ValueError, match=r"columns are f0, f1, f2, f3, f4, f5 … and 14 more$"):
             read_texts("other", Path("t.csv"), 1)
 
     def test_report_of_a_table(self, folder):
@@ -1042,8 +1042,8 @@ class TestVerdict:
         numbers = {name: dict(zip(self.KEYS, each, strict=True)) for name, each in given.items()}
         gain = {
             name: {
-                f"{key}_interval": [learned[i] - each[i] - 0.1, learned[i] - each[i] + (0.001 if sure else 0.3)]
-                for i, key in enumerate(self.KEYS)
+                f"{key}_interval": [ours - theirs - 0.1, ours - theirs + (0.001 if sure else 0.3)]
+                for key, ours, theirs in zip(self.KEYS, learned, each, strict=True)
             }
             | {"map_interval": list(interval)}
             for name, each in (("euclidean", euclidean), ("cosine", cosine))

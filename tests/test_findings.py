@@ -474,7 +474,9 @@ class TestFinding11Leaks:
     )
     def test_numbers_of_rows_are_noted(self, name, ids, tmp_path):
         write_table(tmp_path / "a.csv", list(ids), id_name=name)
-        with pytest.warns(UserWarning, match=f"column '{name}' .* is used as a feature.*--drop {name},"):
+        with pytest.warns(
+            UserWarning, match=f"column '{name}' .* is used as a feature.*--drop {name},"
+        ):
             found = read_rows(tmp_path / "a.csv")
         assert found.X.shape == (30, 5)
         found = read_rows(tmp_path / "a.csv", drop=[name])

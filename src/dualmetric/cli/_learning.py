@@ -127,7 +127,8 @@ def read_split(metric: Metric, key: str) -> dict[str, Any] | None:
     kept: Any = metric.info.get(key)
     if not isinstance(kept, dict):  # anyone may write a metric file
         return None
-    share, seed = (kept.get(name) for name in ("holdout", "seed"))
+    share: Any = kept.get("holdout")
+    seed: Any = kept.get("seed")
     are_numbers = isinstance(share, int | float) and isinstance(seed, int)
     return kept if are_numbers and 0 <= share <= 0.9 and 0 <= seed < 2**32 else None
 

@@ -81,9 +81,7 @@ def ids_column(data: Path, ids: str | None) -> str | None:
     return ids if is_column else None
 
 
-def read_ids(
-    data: Path, ids: str | None, n_rows: int, option: str = "--ids"
-) -> list[Any] | None:
+def read_ids(data: Path, ids: str | None, n_rows: int, option: str = "--ids") -> list[Any] | None:
     """Ids of the rows, from a column of DATA or a text file."""
     from ._data import read_column, read_lines
 

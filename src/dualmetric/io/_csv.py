@@ -51,9 +51,9 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
                 except ValueError:
                     place = next(place for place, cell in enumerate(cells) if not is_number(cell))
                     name, cell = layout.names[place], cells[place].strip()
-                    found = f"has {reprlib.repr(cell)} instead of a number" if cell else "is empty"
+                    what = f"has {reprlib.repr(cell)} instead of a number" if cell else "is empty"
                     raise FileError(
-                        f"column {name!r} {found} in row {row} (counted from 0): fill it, leave "
+                        f"column {name!r} {what} in row {row} (counted from 0): fill it, leave "
                         f"the column out with --drop {name} (drop=[{name!r}] in Python), or name "
                         "it as the column of labels"
                     ) from None
