@@ -236,7 +236,7 @@ class MetricCV(LearnedMetricEstimator):
         help="The most directions that the metric may have, such as the width of a vector "
         "database. None allows all.",
         low=1,
-        flag="For auto: the most numbers a vector may have after learning.",
+        flag="For auto: the largest dimension that learned vectors may have.",
     )
     time_limit: float | None = option(
         "float",
