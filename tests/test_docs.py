@@ -62,6 +62,22 @@ def test_numbers_from_results_are_known(page, monkeypatch):
     assert set(used) <= set(known)
 
 
+def headings_of(page):
+    """Names that links give to the headings of a page and of what it includes."""
+    text = page.read_text(encoding="utf-8")
+    for included in re.findall(r"```{include} (\S+)", text):
+        text += (page.parent / included).read_text(encoding="utf-8")
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=name_of)
+def test_links_to_headings_are_right(page):
+    text = page.read_text(encoding="utf-8")
+    for target, heading in re.findall(r"\]\(([\w/.-]*\.md)#([\w-]+)\)", text):
+        assert heading in headings_of(page.parent / target), f"{target}#{heading}"
+
+
 def test_every_public_name_is_in_the_reference():
     reference = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
     documented = set(
