@@ -50,15 +50,14 @@ def hold_out_known(known: Any, n_rows: int, share: float, seed: int) -> tuple[An
 
 def describe_known(known: Any, rows: Rows, share: Any, seed: Any) -> dict[str, Any]:
     """Description of pairs or judgements and of their split, for ``info`` of a metric."""
-    index, value = known.index.astype("<i8"), known.same if isinstance(known, Pairs) else None
-    if value is None:
-        value = known.grade
+    if isinstance(known, Pairs):
+        index, value = np.sort(known.index, axis=1), known.same  # either row may come first
     else:
-        index = np.sort(index, axis=1)  # either row may come first
+        index, value = known.index, known.grade
     order = np.lexsort(index.T)
     # a short digest, the same for all formats and orders of the lines
     digest = blake2b(type(known).__name__.encode(), digest_size=8)
-    for array in (index[order], np.asarray(value)[order].astype("<f8")):
+    for array in (index[order].astype("<i8"), np.asarray(value)[order].astype("<f8")):
         digest.update(array.tobytes())
     add_rows(digest, rows)
     return {"rows": rows.shape[0], "holdout": share, "seed": seed, "digest": digest.hexdigest()}
