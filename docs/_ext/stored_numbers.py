@@ -11,21 +11,6 @@ from typing import Any
 from dualmetric.paper.cells import Store
 from dualmetric.paper.summary import over_trials
 
-CHOSEN_SETS = (
-    "digits",
-    "usps",
-    "isolet1",
-    "20news_use512",
-    "fashion_mnist_13k",
-    "caltech101_top30_bovw",
-    "golub",
-    "su",
-    "rcv1_7class",
-    "tdt30",
-    "20news_bydate",
-)
-"""Sets of the table about `MetricCV`."""
-
 
 def collect(root: Path) -> dict[str, str]:
     """Return the numbers by the names that pages use."""
@@ -83,8 +68,10 @@ def collect(root: Path) -> dict[str, str]:
 def _choosing(root: Path) -> dict[str, str]:
     """Numbers of the page about `MetricCV`: the better of each kind of peer."""
     numbers = {}
-    for name in CHOSEN_SETS:
-        found = _benchmark(root, "chooser", f"scores {name}")["scores"]
+    for part, stored in _benchmarks(root, "chooser").items():
+        if not part.startswith("scores "):
+            continue
+        name, found = part.removeprefix("scores "), stored["scores"]
         for score in ("map", "knn"):
             means = {label: mean(each[score]) for label, each in found.items()}
             ours = means[f"MetricCV {score}"]
@@ -149,9 +136,14 @@ def _matching(root: Path) -> dict[str, str]:
 
 
 def _benchmark(root: Path, experiment: str, part: str) -> Any:
+    return _benchmarks(root, experiment)[part]
+
+
+def _benchmarks(root: Path, experiment: str) -> dict[str, Any]:
+    """Stored results of all parts of an experiment."""
     path = root / "benchmarks" / "results" / f"{experiment}.jsonl"
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return next(line["results"] for line in lines if line["part"] == part)
+    return {line["part"]: line["results"] for line in lines}
 
 
 def _percent(value: float) -> str:
