@@ -29,7 +29,11 @@ CODE = (
     "recovery.py",
     "solver.py",
     "spaces.py",
-    "supervision",
+    "supervision/__init__.py",
+    "supervision/_base.py",
+    "supervision/labels.py",
+    "supervision/sampling.py",
+    "supervision/triplets.py",
 )
 
 
