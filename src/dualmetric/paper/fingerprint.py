@@ -5,6 +5,7 @@ import hashlib
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).parents[1]
 # The code that a cell runs through, relative to the package: data, sampling, learning, evaluation.
@@ -39,7 +40,7 @@ CODE = (
 
 @cache
 def fingerprint() -> str:
-    """Return a hash of this code that ignores comments, docstrings and the layout of lines."""
+    """Return a hash of this code that ignores comments, docstrings, messages and the layout."""
     digest = hashlib.sha256()
     for path in code_files():
         digest.update(path.relative_to(PACKAGE).as_posix().encode())
@@ -55,11 +56,37 @@ def code_files() -> list[Path]:
 
 
 def without_text(source: str) -> str:
-    """Return source code in one standard layout, without comments and docstrings."""
+    """Return the structure of source code without comments, docstrings and messages.
+
+    It does not depend on the version of Python, as the texts of `ast.unparse` and `ast.dump` do.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             match node.body:
                 case [ast.Expr(ast.Constant(str())), *rest]:
                     node.body = rest or [ast.Pass()]
-    return ast.unparse(tree)
+        match node:  # what an error or a warning says
+            case ast.Raise(exc=ast.Call() as call) | ast.Expr(ast.Call(ast.Name("warn")) as call):
+                call.args = [ast.Constant(None) if _is_text(part) else part for part in call.args]
+    return repr(_outline(tree))
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Return whether an expression is a string, with values in it or not."""
+    match node:
+        case ast.JoinedStr() | ast.Constant(str()):
+            return True
+        case ast.BinOp(left, ast.Add(), right):
+            return _is_text(left) or _is_text(right)
+    return False
+
+
+def _outline(node: Any) -> Any:
+    """Return a syntax tree as lists, without fields that are empty: newer versions have more."""
+    if isinstance(node, list):
+        return [_outline(each) for each in node]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
+    return [type(node).__name__, [(name, _outline(value)) for name, value in fields]]
