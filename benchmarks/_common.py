@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from dualmetric.paper.fingerprint import CODE, fingerprint
+
 RESULTS = Path(__file__).parent / "results"
 """One file per experiment: JSON lines, one for each of its parts."""
 
@@ -21,6 +23,36 @@ SPARSE = ("rcv1_7class", "tdt30", "20news_bydate", "20news_libsvm", "protein_val
 
 `load_dataset` gives the principal components of text, as the paper has it. protein_val is not text,
 but its stored results are of such rows.
+"""
+
+FITS = (
+    *CODE,
+    "blocks.py",
+    "estimators/ridge.py",
+    "estimators/whitening.py",
+    "lift.py",
+    "ridge.py",
+    "scatter.py",
+)
+CHOOSING = (*FITS, "estimators", "measures.py", "supervision")
+MEASURED: dict[str, tuple[str, ...]] = {
+    "chooser": CHOOSING,
+    "device": CHOOSING,
+    "supervision": CHOOSING,
+    "supervision torch_adapter": (),  # a peer alone
+    "matching": (*CHOOSING, "matching"),
+    "teaching": (
+        *FITS,
+        "estimators/updating.py",
+        "settling.py",
+        "supervision",
+        "teach",
+        "updating.py",
+    ),
+}
+"""The code that an experiment, or one of its parts, measures, in files and folders of the package.
+
+`FITS` if it is not named.
 """
 
 
@@ -122,6 +154,17 @@ def records(experiment: str) -> dict[str, Any]:
     return {record["part"]: record for record in map(json.loads, lines)}
 
 
+def is_outdated(experiment: str, part: str) -> bool:
+    """Whether the code that a stored part measured has changed since."""
+    return records(experiment)[part]["code"] != measured_code(experiment, part)
+
+
+def measured_code(experiment: str, part: str) -> str:
+    """Fingerprint of the code that a part of an experiment measures."""
+    code = MEASURED.get(experiment, FITS)
+    return fingerprint(MEASURED.get(f"{experiment} {part}", code))
+
+
 def results(experiment: str, part: str) -> Any:
     """Stored results of one part of an experiment."""
     return records(experiment)[part]["results"]
@@ -133,6 +176,7 @@ def store(experiment: str, part: str, results: Any, **more: Any) -> None:
     found[part] = {
         "part": part,
         "commit": commit(),
+        "code": measured_code(experiment, part),
         "environment": environment() | more,
         "results": results,
     }

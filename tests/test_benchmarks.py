@@ -352,7 +352,7 @@ def test_every_stored_line_says_what_it_is():
     for path in _common.RESULTS.glob("*.jsonl"):
         if path != store.RESULTS:
             for record in _common.records(path.stem).values():
-                assert set(record) == {"part", "commit", "environment", "results"}
+                assert set(record) == {"part", "commit", "code", "environment", "results"}
                 assert "/home/" not in json.dumps(record)
 
 

@@ -488,14 +488,11 @@ class Empty: pass
         changed = self.SOURCE.replace(old, new)
         assert fingerprint.without_text(self.SOURCE) != fingerprint.without_text(changed)
 
-    @pytest.mark.parametrize(
-        "line", ["raise ValueError({})", "raise ValueError(x + {}, 1) from error", "warn({})"]
-    )
-    def test_what_an_error_says_does_not_count(self, line):
-        first, second = (line.format(text) for text in ("'a'", "f'b {x}'"))
+    @pytest.mark.parametrize("line", ["raise ValueError({}) from error", "warn({})", "x = {}"])
+    def test_what_people_read_does_not_count(self, line):
+        first, second = (line.format(text) for text in ("'a is given'", "f'b is {x}'"))
         assert fingerprint.without_text(first) == fingerprint.without_text(second)
-        other = line.replace("ValueError", "TypeError").replace("warn", "note").format("'a'")
-        assert fingerprint.without_text(first) != fingerprint.without_text(other)
+        assert fingerprint.without_text(first) != fingerprint.without_text(line.format("'a'"))
 
     def test_a_string_that_is_no_docstring_counts(self):
         first, second = (f"def f():\n    x = 1\n    '{text}'\n" for text in "ab")

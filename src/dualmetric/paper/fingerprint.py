@@ -39,20 +39,20 @@ CODE = (
 
 
 @cache
-def fingerprint() -> str:
-    """Return a hash of this code that ignores comments, docstrings, messages and the layout."""
+def fingerprint(code: tuple[str, ...] = CODE) -> str:
+    """Return a hash of code that ignores comments, docstrings, messages and the layout."""
     digest = hashlib.sha256()
-    for path in code_files():
+    for path in code_files(code):
         digest.update(path.relative_to(PACKAGE).as_posix().encode())
         digest.update(without_text(path.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
 
 
-def code_files() -> list[Path]:
-    """Return the files of `CODE`; a folder stands for the modules in it."""
-    places = [PACKAGE / name for name in CODE]
+def code_files(code: tuple[str, ...] = CODE) -> list[Path]:
+    """Return the files of some code; a folder stands for the modules in it."""
+    places = [PACKAGE / name for name in code]
     files = [[place] if place.is_file() else place.glob("*.py") for place in places]
-    return sorted(chain.from_iterable(files))
+    return sorted(set(chain.from_iterable(files)))
 
 
 def without_text(source: str) -> str:
@@ -66,27 +66,21 @@ def without_text(source: str) -> str:
             match node.body:
                 case [ast.Expr(ast.Constant(str())), *rest]:
                     node.body = rest or [ast.Pass()]
-        match node:  # what an error or a warning says
-            case ast.Raise(exc=ast.Call() as call) | ast.Expr(ast.Call(ast.Name("warn")) as call):
-                call.args = [ast.Constant(None) if _is_text(part) else part for part in call.args]
     return repr(_outline(tree))
-
-
-def _is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a string, with values in it or not."""
-    match node:
-        case ast.JoinedStr() | ast.Constant(str()):
-            return True
-        case ast.BinOp(left, ast.Add(), right):
-            return _is_text(left) or _is_text(right)
-    return False
 
 
 def _outline(node: Any) -> Any:
     """Return a syntax tree as lists, without fields that are empty: newer versions have more."""
-    if isinstance(node, list):
-        return [_outline(each) for each in node]
-    if not isinstance(node, ast.AST):
-        return node
-    fields = [(name, value) for name, value in ast.iter_fields(node) if value not in (None, [])]
-    return [type(node).__name__, [(name, _outline(value)) for name, value in fields]]
+    match node:
+        case list():
+            return [_outline(each) for each in node]
+        case ast.JoinedStr():
+            return "text"
+        case ast.Constant(str() as value) if value.count(" ") > 1:  # for people to read
+            return "text"
+        case ast.AST():
+            fields = (
+                (name, part) for name, part in ast.iter_fields(node) if part not in (None, [])
+            )
+            return [type(node).__name__, [(name, _outline(part)) for name, part in fields]]
+    return node
