@@ -205,14 +205,22 @@ def measured(matcher: Matcher, X: Any, test: Pairs) -> dict[str, Any]:
     left, right = (X[column] for column in np.asarray(test.index).T)
     distance, same = matcher.distance(left, right), np.asarray(test.same)
     scores = matcher.evaluate(X, test)
+    probability = matcher.predict_proba(left, right)[:, 1]
     return {
         "form": matcher.calibration_.form,
         "average_precision": scores.average_precision,
         "log_loss": scores.log_loss,
         "calibration_error": scores.calibration_error,
+        "calibration_error_by_chance": error_by_chance(probability),
         "at": at_precision(matcher.pairs_, distance, same),
         "ranking": ranking(distance, same),
     }
+
+
+def error_by_chance(probability: np.ndarray) -> float:
+    """Mean calibration error of labels that are drawn from the probabilities: of perfect ones."""
+    drawn = np.random.default_rng(0).random((200, len(probability))) < probability
+    return float(np.mean([calibration_error(probability, same) for same in drawn]))
 
 
 def plain_logistic(X: Any, parts: dict[str, Pairs]) -> dict[str, float]:
