@@ -26,6 +26,7 @@ from dualmetric import (
     mean_average_precision,
     solver,
 )
+from dualmetric._arrays import device_ranking
 from dualmetric._arrays.namespace import (
     full_precision,
     is_device_array,
@@ -327,6 +328,23 @@ def test_average_precisions_of_ties_and_copies(put, on_grid):
     y = rng.integers(3, size=120)
     found = to_numpy(average_precisions(put(X), y))
     np.testing.assert_allclose(found, average_precisions(X, y), rtol=1e-12)
+
+
+def test_equal_rows_are_noticed(put):
+    X = np.random.default_rng(0).standard_normal((500, 3))
+    there = put(X)
+    assert device_ranking._surely_distinct(there) == (library(there) in ("torch", "cupy"))
+    X[400] = X[7]
+    assert not device_ranking._surely_distinct(put(X))
+
+
+def test_counts_of_values_at_most_each_end(put):
+    rng = np.random.default_rng(0)
+    values = rng.integers(8, size=(6, 40)).astype(np.float64)
+    ends = np.sort(rng.integers(8, size=(6, 5)), axis=1).astype(np.float64)
+    ends[:, -1] = np.inf
+    found = to_numpy(device_ranking._counts(put(ends), put(values)))
+    np.testing.assert_array_equal(found, (values[:, :, None] <= ends[:, None, :]).sum(axis=1))
 
 
 def test_scores(put):

@@ -5,14 +5,13 @@ Distances are computed as ‖a‖² + ‖b‖² − 2a·b, in blocks of bounded 
 
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from .._types import Array, Matrix
-from . import ops
+from . import device_ranking, ops
 from .namespace import (
     blocks_of,
     indices_like,
@@ -27,7 +26,6 @@ from .namespace import (
 from .system import n_threads, run_blocks, single_blas_thread
 
 _BLOCK_BYTES = 32 * 2**20  # distances held at once on the host, by all threads
-_DEVICE_NUMBERS = 8  # of eight bytes, held on a device for each query and row
 
 
 def smallest(distances: Matrix, k: int) -> tuple[Matrix, Matrix]:
@@ -156,7 +154,7 @@ def average_precisions(X: Matrix, labels: Array, counts: Array, queries: Array) 
     X is float64, ``labels`` are numbered from 0, and ``counts`` holds the rows of each class.
     """
     if is_device_array(X):
-        return _precisions_on_device(X, labels, counts, queries)
+        return device_ranking.average_precisions(X, labels, counts, queries, first_equal)
     from . import kernels
 
     result = np.full(len(labels), np.nan)
@@ -276,66 +274,6 @@ def first_equal(rows: Iterable[bytes]) -> Array:
         ],
         dtype=np.int64,
     )
-
-
-# --- on a device -----------------------------------------------------------------------------
-
-
-def _precisions_on_device(X: Any, labels: Array, counts: Array, queries: Array) -> Any:
-    """The same by counting, for every relevant row, the rows that are as near or nearer."""
-    xp = namespace(X)
-    largest = float(xp.max(xp.abs(X)))
-    X = X * math.ldexp(1.0, -math.frexp(largest)[1])  # squares stay in the range of floats
-    # a row near the mean is the origin: unlike the mean itself, it keeps integers integers
-    mean = xp.sum(X, axis=0) / X.shape[0]
-    central = int(xp.argmin(xp.sum(X * X, axis=1) - 2.0 * (X @ mean)))
-    X = X - X[central : central + 1, :] + 0.0  # −0 becomes 0: equal rows have equal bits
-    equal = first_equal(row.tobytes() for row in to_numpy(X))
-    squares = xp.sum(X * X, axis=1)
-    members = np.argsort(labels, kind="stable")  # rows by class
-    starts = np.cumsum(counts) - counts
-    numbers = np.arange(X.shape[0])
-    asked = np.flatnonzero(counts[labels[queries]] > 1)
-    # by the size of their class: the relevant rows of a block form one matrix
-    asked = asked[np.lexsort((labels[queries[asked]], counts[labels[queries[asked]]]))]
-    result = np.full(len(queries), np.nan)
-    for part in blocks_of(X, len(asked), 8 * _DEVICE_NUMBERS * (X.shape[0] + int(counts.max()))):
-        block = queries[asked[part]]
-        left, norms = (ops.take_rows(A, block) for A in (X, squares[:, None]))
-        distances = norms + squares[None, :] - 2.0 * (left @ X.T)
-        distances = xp.maximum(distances, xp.zeros_like(distances))
-        if (equal != numbers).any():  # equal rows are at equal distances, and at none apart
-            distances = ops.take_columns(distances, equal)
-            same = indices_like(equal[block][:, None] == equal[None, :], X)
-            distances = xp.where(same != 0, xp.zeros_like(distances), distances)
-        itself = indices_like(block[:, None] == numbers[None, :], X)
-        distances = xp.where(itself != 0, xp.full_like(distances, xp.inf), distances)
-        sizes = counts[labels[block]]
-        places = np.arange(int(sizes.max()))[None, :]
-        inside = places < sizes[:, None]
-        columns = members[np.where(inside, starts[labels[block]][:, None] + places, 0)]
-        relevant = xp.take_along_axis(distances, indices_like(columns, X), axis=1)
-        outside = indices_like(~inside, X) != 0
-        relevant = xp.sort(xp.where(outside, xp.full_like(relevant, xp.inf), relevant), axis=1)
-        shares = _counts(relevant, relevant) / _counts(relevant, distances)
-        last = indices_like(places < sizes[:, None] - 1, X)  # the query itself comes last
-        shares = xp.where(last != 0, shares, xp.zeros_like(shares))
-        result[asked[part]] = to_numpy(xp.sum(shares, axis=1)) / (sizes - 1)
-    return xp.asarray(result, device=X.device)
-
-
-def _counts(ends: Any, values: Any) -> Any:
-    """How many values of each row are at most each of its ascending ends, in float64.
-
-    Sorted together, values before ends where they are equal, an end's place tells how many values
-    and how many other ends come before it.
-    """
-    xp = namespace(ends)
-    n_values, n_ends = values.shape[1], ends.shape[1]
-    order = xp.argsort(xp.concat([values, ends], axis=1), axis=1, stable=True)
-    place = xp.argsort(order, axis=1, stable=True)[:, n_values:]
-    before = xp.arange(n_ends, device=ends.device)[None, :]
-    return xp.astype(place - before, xp.float64)
 
 
 def check_float64(X: Any) -> Any:
