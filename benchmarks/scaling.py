@@ -118,11 +118,13 @@ def section() -> str:
 
 def _measured_on(cores: int, found: Any, device: Any, environment: Any) -> str:
     return (
-        f"Measured on: one machine with {cores} cores; a local cluster of {found['workers']} "
-        f"workers of one thread on the same machine, {found['rows']:,} × {WIDTH} float32 "
-        f"({found['gb']:.0f} GB) in Zarr on its disk; one {environment['device']['name']}, "
-        f"{device['fit']['rows']:,} × {WIDTH} on it. Fits are of DuRP, whitened, rank "
-        f"{RANK}, with 100,000 triplets and ten projections."
+        "These machines were measured:\n\n"
+        f"- *One machine*: {cores} cores.\n"
+        f"- *Local cluster*: {found['workers']} workers of one thread each on the same machine, "
+        f"with {found['rows']:,} × {WIDTH} float32 ({found['gb']:.0f} GB) in Zarr on its disk.\n"
+        f"- *GPU*: one {environment['device']['name']}, with {device['fit']['rows']:,} × {WIDTH} "
+        "float32 in its memory.\n\n"
+        f"Fits are of `DuRP` with whitening, rank {RANK}, 100,000 triplets and ten projections."
     )
 
 
@@ -177,10 +179,11 @@ def _costs(here: Any, dask: Any, device: Any) -> str:
         cells = [_time(found[stage] / count) for found in (here["dense"], fit)]
         lines.append(f"| {stage} | {unit} | {cells[0]} | as one machine | {cells[1]} |")
     lines += [
-        f"| transform | rows | {_time(here['per_row']['transform'])} | {_time(mapped)}, read "
-        f"with it | {_time(moved['transform'] / moved['rows'])} |",
+        f"| transform | rows | {_time(here['per_row']['transform'])} | {_time(mapped)}, including "
+        f"reading | {_time(moved['transform'] / moved['rows'])} |",
         f"| evaluation (mAP) | queries × rows | {_time(here['per_pair'])} | "
-        f"{_time(dask['seconds']['score'] / (dask['queries'] * rows))}, all passes read with it | "
+        f"{_time(dask['seconds']['score'] / (dask['queries'] * rows))}, including all "
+        "reading | "
         f"{_time(ranked['device_seconds'] / 1e10)} |",
     ]
     return "### Costs\n\nFor each row, triplet, or pair of a query and a row:\n\n" + "\n".join(
@@ -219,18 +222,22 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         f"{_time(n * wide_mapping / 100)} | – | – |"
     )
     return (
-        "### Predictions\n\n" + "\n".join(lines) + "\n\nThe arithmetic: a fit is one pass over "
-        f"the rows, n × {_time(reading)}, and learning from the chosen ones, "
-        f"{_time(learn['dense'])} ({_time(learn['sparse'])} for the sparse rows, measured from as "
-        f"many of them); a transform is n × {_time(mapping)}. Sparse rows take {wide_bytes} bytes "
-        f"each, read at the same {rate / 1e9:.2f} GB/s, and {_time(wide_mapping - wide_reading)} "
-        "of work in a transform. Only the pass over the rows is parallel.\n\n"
-        "Assumptions: each machine reads files of more rows as fast as the "
-        f"{dask['gb']:.0f} GB here, which had just been written and were perhaps still in part in "
-        "the system's cache. A hundred machines each read their own part, and the labels (8 bytes "
-        f"per row: 8 GB for 10⁹) and the {MAX_ROWS:,} chosen rows reach the one that learns. On "
-        "the GPU the rows are there already, and those to be transformed come in parts that fit "
-        "(10⁷ × 768 are 31 GB): the time to copy them was not measured, and a fit takes one array. "
+        "### Predictions\n\n"
+        + "\n".join(lines)
+        + "\n\nThe predictions are computed as follows:\n\n"
+        f"- Time of a fit = n × {_time(reading)} (one pass over n rows) + {_time(learn['dense'])} "
+        f"(learning from {MAX_ROWS:,} rows; {_time(learn['sparse'])} if they are sparse). Only the "
+        "pass is parallel.\n"
+        f"- Time of a transform = n × {_time(mapping)}.\n"
+        f"- A sparse row has {wide_bytes} bytes, which are read at the same speed, "
+        f"{rate / 1e9:.2f} GB/s. Its transform takes {_time(wide_mapping - wide_reading)} more.\n"
+        "- GPU: the rows to learn from are one array that is already on the device. Rows to "
+        "transform are copied there in parts (10⁷ × 768 are 31 GB), and the time to copy them is "
+        "not included.\n\n"
+        "They assume that each machine reads larger files as fast as the "
+        f"{dask['gb']:.0f} GB here, some of which may still have been in the system's cache. "
+        "Each of a hundred machines reads its own part. The labels (8 bytes per row: 8 GB for "
+        f"10⁹) and the {MAX_ROWS:,} chosen rows are sent to the one that learns. "
         f"Nothing above {max(rows, device['fit']['rows']):,} rows was run."
     )
 

@@ -47,8 +47,8 @@ def write_files():
     same = np.column_stack([np.arange(200), 200 + np.arange(200), np.ones(200)])
     different = np.column_stack([np.arange(200), 200 + (np.arange(200) + 7) % 200, np.zeros(200)])
     pairs = np.stack([same, different], axis=1).astype(int)
-    np.savetxt("pairs.csv", pairs[:60].reshape(-1, 3), fmt="%d", delimiter=",")
-    np.savetxt("other_pairs.csv", pairs[60:].reshape(-1, 3), fmt="%d", delimiter=",")
+    for name, part in (("pairs.csv", pairs[:60]), ("other_pairs.csv", pairs[60:])):
+        np.savetxt(name, part.reshape(-1, 3), fmt="r%d,r%d,%d")
 
     np.save("documents.npy", X)
     np.save("queries.npy", X[::4] + 0.1)
