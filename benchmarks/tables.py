@@ -73,6 +73,8 @@ def others() -> str:
         lines.append(f"| {name} | average precision | {plain:.3f} | {peer:.3f} | {ours:.3f} |")
     lines += [
         "",
+        "About these tables:",
+        "",
         "- digits, usps and fashion_mnist_13k are images, isolet1 is speech, "
         "caltech101_top30_bovw is visual words, golub and su are gene expression, and "
         "20news_use512, 20news_bydate, rcv1_7class and tdt30 are texts. scifact, cranfield and "
@@ -95,6 +97,8 @@ def speed() -> str:
     made, mapped = results("wide", "made")["runs"][-1], results("wide", "memmap")
     return "\n".join(
         [
+            "Time and memory:",
+            "",
             f"- A `DuRP` fit on usps takes {lda:.1f} times as long as scikit-learn's LDA.",
             f"- A `DuRP` fit of rank {made['rank']} on a sparse matrix with {made['rows']:,} rows "
             f"and 1,000,000 features takes {made['seconds']:.0f} s and {made['peak_gb']:.1f} GB of "
