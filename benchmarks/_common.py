@@ -154,9 +154,14 @@ def records(experiment: str) -> dict[str, Any]:
     return {record["part"]: record for record in map(json.loads, lines)}
 
 
-def is_outdated(experiment: str, part: str) -> bool:
-    """Whether the code that a stored part measured has changed since."""
-    return records(experiment)[part]["code"] != measured_code(experiment, part)
+def commits(experiment: str, *parts: str) -> str:
+    """Commits that measured parts of an experiment, or all; † if the code has changed since."""
+    found: dict[str, str] = {}
+    for part in parts or records(experiment):
+        record = records(experiment)[part]
+        old = record["code"] != measured_code(experiment, part)
+        found[record["commit"]] = "†" if old or found.get(record["commit"]) else ""
+    return ", ".join(commit + mark for commit, mark in found.items())
 
 
 def measured_code(experiment: str, part: str) -> str:

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from statistics import mean
 
-from _common import records, results
+from _common import commits, records, results
 from dualmetric.paper.cells import METHODS, Store
+from dualmetric.paper.fingerprint import fingerprint
 from dualmetric.paper.published import MAP
 from dualmetric.paper.summary import over_trials
 from dualmetric.paper.tables import papers_method
@@ -110,9 +111,28 @@ def speed() -> str:
     )
 
 
+def origin() -> str:
+    """The commits that measured all this."""
+    paper = [
+        commit[:7] + ("" if code == fingerprint() else "†")
+        for code, found in Store(README.parent / "results", {"trials": 5}).origins().items()
+        for commit in found
+    ]
+    scores = [part for part in records("chooser") if part.startswith("scores ")]
+    measured = {
+        "labels": commits("chooser", *scores),
+        "clicks and pairs": commits("supervision", "retrieval", "blocks", "pairs", "torch_adapter"),
+        "time and memory": ", ".join([commits("core", "fit"), commits("wide", "made", "memmap")]),
+        "the paper's setting": ", ".join(paper),
+    }
+    text = "; ".join(f"{what}: {made_by}" for what, made_by in measured.items())
+    note = " (†: the code has changed since)" if "†" in text else ""
+    return f"Commits at which these were measured{note}: {text}."
+
+
 def section() -> str:
     """The part of the README that comes from stored results."""
-    return "\n\n".join([labels(), others(), speed(), usps()])
+    return "\n\n".join([labels(), others(), speed(), usps(), origin()])
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ root_doc = "index"
 
 myst_enable_extensions = ["dollarmath", "substitution"]
 myst_heading_anchors = 3
-myst_substitutions = stored_numbers.collect(HERE.parent)
+myst_substitutions = stored_numbers.collect()
 
 default_role = "py:obj"
 autodoc_member_order = "bysource"

@@ -3,20 +3,24 @@
 A page writes ``{{ text_ridge_map }}``; an unknown name fails the build.
 """
 
-import json
+import sys
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from dualmetric.paper.cells import Store
 from dualmetric.paper.summary import over_trials
 
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
-def collect(root: Path) -> dict[str, str]:
+from _common import commits, records, results  # noqa: E402
+
+
+def collect() -> dict[str, str]:
     """Return the numbers by the names that pages use."""
-    text = _benchmark(root, "wide", "text")
-    sampler = _benchmark(root, "core", "sampler")
-    fit = _benchmark(root, "core", "fit")["ratios"]
+    text = results("wide", "text")
+    sampler = results("core", "sampler")
+    fit = results("core", "fit")["ratios"]
     whitened = text["DuRP, shrinkage 0.84"]
     numbers = {
         "text_plain_map": _percent(text["cosine"]["map"]),
@@ -33,11 +37,11 @@ def collect(root: Path) -> dict[str, str]:
         numbers[f"sampler_{name}_map"] = _percent(100 * mean(found["map"]))
         numbers[f"sampler_{name}_knn"] = _percent(100 * mean(found["knn"]))
     for name in ("usps", "isolet1", "20news_use512", "fashion_mnist_13k", "caltech101_top30_bovw"):
-        for method, scores in _benchmark(root, "new_classes", name).items():
+        for method, scores in results("new_classes", name).items():
             short = method.replace("DuRP, ", "").replace(" ", "_").lower()
             numbers[f"new_{name}_{short}"] = _percent(mean(scores))
     for name in ("usps", "fashion_mnist_13k", "20news_use512", "caltech101_top30_bovw"):
-        found = _benchmark(root, "teaching", name)
+        found = results("teaching", name)
         ahead = [
             ours["gain"]["200"] - theirs["gain"]["200"]
             for ours, theirs in zip(found["next"], found["random"], strict=True)
@@ -50,28 +54,29 @@ def collect(root: Path) -> dict[str, str]:
                 numbers[f"teach_{name}_{policy}_{n}"] = f"{gain:+.1f}".replace("-", "−")
             lowest = min(gain for run in runs for gain in run["gain"].values())
             numbers[f"teach_{name}_{policy}_lowest"] = f"{lowest:+.1f}".replace("-", "−")
-    speed = _benchmark(root, "teaching", "speed")["milliseconds"]
-    used = _benchmark(root, "teaching", "speed")["processor"]
+    speed = results("teaching", "speed")["milliseconds"]
+    used = results("teaching", "speed")["processor"]
     numbers |= {f"teach_{name}_used": f"{used[name][0]:.0f}" for name in used}
-    click = _benchmark(root, "teaching", "browser")["milliseconds"]["click"]
+    click = results("teaching", "browser")["milliseconds"]["click"]
     numbers |= {f"teach_{name}_ms": f"{speed[name][0]:.0f}" for name in ("pass", "metric", "rank")}
     numbers |= {"teach_click_ms": f"{click[0]:.0f}", "teach_click_p95_ms": f"{click[1]:.0f}"}
-    numbers |= _matching(root) | _choosing(root)
-    stored = Store(root / "results", {"trials": 5}).results("fit")
+    numbers |= _matching() | _choosing()
+    stored = Store(ROOT / "results", {"trials": 5}).results("fit")
     for method in ("Euclid", "DuOri", "DuRP", "LMNN", "OASIS"):
         for score in ("map", "knn"):
             found = over_trials(stored, "usps", method, score)
             numbers[f"usps_{method.lower()}_{score}"] = _percent(100 * found.mean)
-    return numbers
+    used = ("chooser", "matching", "teaching")
+    return numbers | {f"commits_{name}": commits(name) for name in used}
 
 
-def _choosing(root: Path) -> dict[str, str]:
+def _choosing() -> dict[str, str]:
     """Numbers of the page about `MetricCV`: the better of each kind of peer."""
     numbers = {}
-    for part, stored in _benchmarks(root, "chooser").items():
+    for part, stored in records("chooser").items():
         if not part.startswith("scores "):
             continue
-        name, found = part.removeprefix("scores "), stored["scores"]
+        name, found = part.removeprefix("scores "), stored["results"]["scores"]
         for score in ("map", "knn"):
             means = {label: mean(each[score]) for label, each in found.items()}
             ours = means[f"MetricCV {score}"]
@@ -84,9 +89,9 @@ def _choosing(root: Path) -> dict[str, str]:
     return numbers
 
 
-def _matching(root: Path) -> dict[str, str]:
+def _matching() -> dict[str, str]:
     """Numbers of the page about matching."""
-    found = _benchmark(root, "matching", "guarantee")
+    found = results("matching", "guarantee")
 
     def worst(what: str, of_hubs: bool, allowed: bool) -> str:
         """Largest share of draws, over designs and what was asked for."""
@@ -106,8 +111,8 @@ def _matching(root: Path) -> dict[str, str]:
         "match_broken_unnoted": worst("broken_without_a_note", of_hubs=True, allowed=False),
         "match_broken_allowed": worst("broken", of_hubs=True, allowed=True),
     }
-    numbers["match_ratio"] = f"{_benchmark(root, 'matching', 'duplicates')['cpu_ratio']:.2f}"
-    for name, found in _benchmark(root, "matching", "records").items():
+    numbers["match_ratio"] = f"{results('matching', 'duplicates')['cpu_ratio']:.2f}"
+    for name, found in results("matching", "records").items():
         logistic = found["both"]["logistic regression of the cosine"]
         numbers[f"match_{name}_logistic_loss"] = f"{logistic['log_loss']:.3f}"
         itml = found["ITML on MiniLM"]
@@ -130,20 +135,10 @@ def _matching(root: Path) -> dict[str, str]:
             numbers[f"{prefix}_ap"] = f"{scores['average_precision']:.3f}"
             numbers[f"{prefix}_loss"] = f"{scores['log_loss']:.3f}"
             numbers[f"{prefix}_error"] = f"{scores['calibration_error']:.3f}"
+            numbers[f"{prefix}_chance"] = f"{scores['calibration_error_by_chance']:.3f}"
             at = scores["at"]["0.8"]
             numbers[f"{prefix}_at_80"] = _percent(100 * at["recall"]) if at["supported"] else "–"
     return numbers
-
-
-def _benchmark(root: Path, experiment: str, part: str) -> Any:
-    return _benchmarks(root, experiment)[part]
-
-
-def _benchmarks(root: Path, experiment: str) -> dict[str, Any]:
-    """Stored results of all parts of an experiment."""
-    path = root / "benchmarks" / "results" / f"{experiment}.jsonl"
-    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return {line["part"]: line["results"] for line in lines}
 
 
 def _percent(value: float) -> str:
