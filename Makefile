@@ -25,20 +25,18 @@ docs: $(VENV)/.docs
 release-check:
 	.ci/release
 
-# Results of your machine go to build/bench. Those of the documentation are made by
-# make bench-full BENCH_RESULTS=benchmarks/results/peers.jsonl BENCH_PAGE=docs/benchmarks.md
-BENCH_RESULTS ?= build/bench/peers.jsonl
-BENCH_PAGE ?= build/bench/benchmarks.md
-PEERS := $(BIN)/python -m benchmarks.peers
-
+# `make bench` prints, and stores nothing. `make bench-full` writes benchmarks/results and the page.
 bench: $(TOOLS)
-	$(PEERS) run --quick --results $(BENCH_RESULTS)
-	$(PEERS) report --results $(BENCH_RESULTS) --page $(BENCH_PAGE)
+	$(BIN)/python benchmarks/peers.py --trial golub su digits
 
 bench-full: $(TOOLS)
-	$(PEERS) install
-	$(PEERS) run --results $(BENCH_RESULTS)
-	$(PEERS) report --results $(BENCH_RESULTS) --page $(BENCH_PAGE)
+	$(BIN)/python benchmarks/peers.py install
+	$(BIN)/python benchmarks/chooser.py scores
+	$(BIN)/python benchmarks/supervision.py new_classes few_labels
+	$(BIN)/python benchmarks/core.py parts
+	$(BIN)/python benchmarks/tried.py
+	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/peers_page.py
 
 bench-parts: $(TOOLS)
 	$(BIN)/python benchmarks/core.py

@@ -18,6 +18,11 @@ from dualmetric.paper.fingerprint import CODE, fingerprint
 RESULTS = Path(__file__).parent / "results"
 """One file per experiment: JSON lines, one for each of its parts."""
 
+ENVIRONMENTS = Path(
+    os.environ.get("DUALMETRIC_PEERS") or Path(__file__).parents[1] / ".venv" / "peers"
+).absolute()
+"""Virtual environments of peers whose packages exclude others."""
+
 SPARSE = ("rcv1_7class", "tdt30", "20news_bydate", "20news_libsvm", "protein_val")
 """Sets that are taken in their original features and weighted by tf-idf.
 
@@ -101,6 +106,12 @@ def side_by_side(repeats: int, **work: Callable[[], Any]) -> dict[str, float]:
             call()
             seconds[name].append(perf_counter() - begin)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def interpreter(name: str) -> str | None:
+    """Python of the environment of a peer (``peers.py install``); None where it is not there."""
+    folder = ENVIRONMENTS / name
+    return str(folder / "bin" / "python") if (folder / ".ready").exists() else None
 
 
 def run_python(code: str) -> str:

@@ -34,8 +34,17 @@ DENSE = (
     "golub",
     "su",
 )
-TEXT = ("rcv1_7class", "tdt30", "20news_bydate")
-SPLIT = ("usps", "20news_use512", "fashion_mnist_13k", "caltech101_top30_bovw", "20news_bydate")
+TEXT = ("protein_val", "rcv1_7class", "tdt30", "20news_libsvm", "20news_bydate")
+"""Sparse sets; neighbouring rows of protein_val overlap, so that it has one split."""
+
+SPLIT = (
+    "usps",
+    "20news_use512",
+    "fashion_mnist_13k",
+    "caltech101_top30_bovw",
+    "20news_bydate",
+    "protein_val",
+)
 
 
 def parts(name: str, seeds: int) -> Iterator[tuple[int, tuple[Any, ...]]]:

@@ -4,7 +4,7 @@
 
 Parts: guarantee (simulated pairs), records (product records), duplicates (time and memory). The
 results are stored in results/matching.jsonl. metric-learn runs in an environment of its own
-(``python -m benchmarks.peers install``).
+(``python benchmarks/peers.py install``).
 """
 
 import json
@@ -21,14 +21,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import norm
 
-from _common import run_parts
+from _common import interpreter, run_parts
 from dualmetric import Euclidean, Matcher, MetricCV, Pairs
 from dualmetric.evaluation import verification_by_entity
 from dualmetric.matching import Evidence, NotEnoughPairsError
 from dualmetric.matching._calibration import calibration_error, fit_calibration, log_loss
 from dualmetric.matching._search import close_pairs
 from dualmetric.matching._thresholds import find_threshold
-from peers.environments import interpreter
 from supervision import RECORDS, load, rounded, texts, unit
 
 DRAWS = 500
@@ -244,7 +243,7 @@ def itml(data: dict[str, Any], parts: dict[str, Pairs]) -> dict[str, Any]:
     """metric-learn's ITML: its own thresholds, and the same procedure as here."""
     python = interpreter("metric-learn")
     if python is None:
-        raise FileNotFoundError("install metric-learn: python -m benchmarks.peers install")
+        raise FileNotFoundError("install metric-learn: python benchmarks/peers.py install")
     arrays = {"X": data["X"]}
     for name, pairs in parts.items():
         arrays |= {f"{name}_pairs": pairs.index, f"{name}_same": pairs.same}

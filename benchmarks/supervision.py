@@ -6,7 +6,7 @@ Without names every part runs. All settings are chosen without the test part: th
 by `MetricCV`, those of others on validation pairs or held-out queries. The results of each part are
 stored in results/supervision.jsonl.
 
-metric-learn runs in an environment of its own (``python -m benchmarks.peers install``).
+metric-learn runs in an environment of its own (``python benchmarks/peers.py install``).
 """
 
 import argparse
@@ -25,17 +25,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from _common import data_folder, load_split, side_by_side, store
+from _common import data_folder, interpreter, load_split, side_by_side, store
 from dualmetric import DuRP, Euclidean, Metric, MetricCV, mean_average_precision
 from dualmetric._arrays.namespace import blocks_of
 from dualmetric.evaluation import hit_rate, map_at_r, ndcg
 from dualmetric.supervision import Pairs, Positives, Relevance, Triplets, mine_negatives
-from peers.environments import interpreter
 
 RECORDS = ("abt_buy", "amazon_google")
 SEARCHED = ("scifact", "cranfield", "stackfaq")
 DENSE = ("digits", "usps", "isolet1", "20news_use512", "fashion_mnist_13k", "caltech101_top30_bovw")
-NEW_CLASSES = ("usps", "isolet1", "20news_use512", "fashion_mnist_13k")
+NEW_CLASSES = ("usps", "isolet1", "20news_use512", "fashion_mnist_13k", "caltech101_top30_bovw")
 LIMIT = 300  # CPU seconds of each of metric-learn's methods on a set
 
 
@@ -191,7 +190,7 @@ def metric_learn(seeds: int) -> dict[str, Any]:
     """ITML and MMC of metric-learn on the same pairs, tuned on the validation pairs."""
     python = interpreter("metric-learn")
     if python is None:
-        raise FileNotFoundError("install metric-learn: python -m benchmarks.peers install")
+        raise FileNotFoundError("install metric-learn: python benchmarks/peers.py install")
     script = Path(__file__).with_name("_metric_learn_pairs.py")
     found: dict[str, Any] = {}
     for name in (*RECORDS, "digits"):

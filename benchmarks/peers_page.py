@@ -1,0 +1,310 @@
+"""Write the tables of docs/benchmarks.md from benchmarks/results.
+
+python benchmarks/peers_page.py
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from scipy.stats import t
+
+from _common import commits, records
+from _peers_methods import KERNEL, METHODS, PEERS, UNSEEN
+from dualmetric.io.atomic import write_atomically
+from peers import NEW_CLASSES, SETS
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+MISSING = "not measured yet"
+
+Scores = dict[str, list[float]]
+
+
+def signed(value: float) -> str:
+    """A difference with its sign; a tie has none."""
+    text = f"{value:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
+
+
+def lead(ours: list[float], theirs: list[float]) -> str:
+    """Mean difference over common splits with its 95 % interval; bold where 0 is outside."""
+    gains = [one - other for one, other in zip(ours, theirs, strict=False)]
+    if not gains:
+        return MISSING
+    shown = signed(mean(gains))
+    if len(gains) == 1:
+        return f"{shown} (one split)"
+    half = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / len(gains) ** 0.5
+    beyond = abs(mean(gains)) > half and shown != "0.0"
+    return f"**{shown}** ± {half:.1f}" if beyond else f"{shown} ± {half:.1f}"
+
+
+def spread(values: list[float]) -> str:
+    """Mean and its standard error over splits."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{mean(values):.1f} ± {stdev(values) / len(values) ** 0.5:.1f}"
+
+
+def best(scores: Scores, labels: Iterable[str]) -> str:
+    """The label of the highest mean; empty where none has scores."""
+    known = [label for label in labels if scores.get(label)]
+    return max(known, key=lambda label: mean(scores[label]), default="")
+
+
+def table(header: list[str], lines: Iterable[list[str]]) -> str:
+    """Text in the first column, numbers in the others."""
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *cells))
+
+
+def source(experiment: str, parts: Iterable[str] | None = None) -> str:
+    """Where numbers come from."""
+    stored = records(experiment)
+    known = [part for part in (stored if parts is None else parts) if part in stored]
+    return f"`{experiment}.jsonl` ({commits(experiment, *known) if known else MISSING})"
+
+
+def measured(name: str) -> dict[str, Any]:
+    """What peers.py stored about the methods on a set."""
+    return records("peers").get(name, {}).get("results", {})
+
+
+def scores_of(name: str, key: str) -> Scores:
+    """Scores of each method, one per split: `MetricCV` and plain distances are in chooser.jsonl."""
+    found = {
+        method: [one[key] for one in result["splits"]]
+        for method, result in measured(name).get("methods", {}).items()
+    }
+    stored = records("chooser").get(f"scores {name}", {}).get("results", {"scores": {}})
+    own = {
+        label: each[key]
+        for label, each in stored["scores"].items()
+        if label.startswith("plain") or label in ("MetricCV map", "MetricCV knn")
+    }
+    one_split = ("MetricCV map", "MetricCV knn")
+    return {m: values for m, values in found.items() if m not in one_split} | own
+
+
+def glance(key: str, title: str) -> str:
+    """One line per set: the best of each kind, and the lead of `MetricCV`."""
+    lines = []
+    for name in SETS:
+        scores = scores_of(name, key)
+        ours = scores.get(f"MetricCV {key}", [])
+        kinds = [label for label in scores if label.startswith("plain")], PEERS, KERNEL
+        chosen = [best(scores, labels) for labels in kinds]
+        cells = [f"{spread(scores[label])} ({label})" if label else MISSING for label in chosen]
+        leads = [lead(ours, scores.get(label, [])) for label in chosen[1:]]
+        lines.append([name, *cells, spread(ours) if ours else MISSING, *leads])
+    header = [title, "plain", "best linear peer", "best kernel peer", "● MetricCV"]
+    return table([*header, "lead over the linear peer", "over the kernel peer"], lines)
+
+
+def at_a_glance() -> str:
+    sources = f"{source('peers', SETS)} and {source('chooser', [f'scores {n}' for n in SETS])}"
+    return (
+        "## At a glance\n\nOf each kind, the method with the best mean on the test rows is shown: "
+        "that favours peers, since `MetricCV` makes its choice without them. Numbers are means ± "
+        "standard errors over splits. A lead is the mean difference on the same splits, ± half of "
+        "its 95 % interval (Student's t). It is bold only where the interval does not contain 0. "
+        "Sets with one official split have no interval, and nothing is bold there. A slow peer "
+        "that finished fewer splits than `MetricCV` is compared on those.\n\n"
+        f"{glance('map', 'mAP %')}\n\n{glance('knn', '5-NN %')}\n\nFrom {sources}."
+    )
+
+
+def one_set(name: str) -> str:
+    """All methods on one set."""
+    found = measured(name)
+    if not found:
+        return f"### {name}\n\n{MISSING.capitalize()}."
+    scores, knn = scores_of(name, "map"), scores_of(name, "knn")
+    lines, without = [], []
+    for method in METHODS | scores:
+        result = found["methods"].get(method, {"splits": [], "of": 0, "why": ""})
+        label = method if method in (*PEERS, *KERNEL) or "plain" in method else f"● {method}"
+        costs = [
+            f"{mean(one[cost] for one in result['splits']):.{digits}f}" if result["splits"] else "–"
+            for cost, digits in (("cpu_seconds", 2), ("memory_mb", 0))
+        ]
+        if scores.get(method):
+            cells = [spread(scores[method]), spread(knn[method]), str(len(scores[method])), *costs]
+            lines.append([label, *cells, "" if method.startswith("MetricCV") else result["why"]])
+        else:
+            why = result["why"] or f"{MISSING} (`python benchmarks/chooser.py scores`)"
+            without.append([label, "–", "–", "0", *costs, why])
+    lines.sort(key=lambda line: -float(line[1].split()[0]))
+    header = ["method", "mAP %", "5-NN %", "splits", "CPU s", "memory MB", "why not all splits"]
+    sizes = (
+        f"{found['rows']:,} training and {found['test_rows']:,} test rows × "
+        f"{found['features']:,} features, {found['classes']} classes."
+    )
+    sources = f"{source('peers', [name])} and {source('chooser', [f'scores {name}'])}"
+    return f"### {name}\n\n{sizes} From {sources}.\n\n{table(header, lines + sorted(without))}"
+
+
+def unseen() -> str:
+    """Classes that were not learned from."""
+    stored = records("supervision").get("new_classes", {}).get("results", {})
+    columns: dict[str, Scores] = {}
+    for name in NEW_CLASSES:
+        methods = measured(f"new classes {name}").get("methods", {})
+        columns[name] = {m: [one["map"] for one in r["splits"]] for m, r in methods.items()}
+        columns[name]["MetricCV"] = stored.get(name, {}).get("MetricCV", [])
+    peers = [method for method in UNSEEN if method in PEERS or method in KERNEL]
+
+    def cell(name: str, method: str) -> str:
+        if values := columns[name].get(method):
+            return spread(values)
+        result = measured(f"new classes {name}").get("methods", {}).get(method, {})
+        return result.get("why") or MISSING
+
+    lines = []
+    for method in (*UNSEEN, "MetricCV"):
+        mark = "" if method in (*peers, "plain cosine") else "● "
+        lines.append([mark + method, *(cell(name, method) for name in NEW_CLASSES)])
+    for title, labels in (
+        ("lead of MetricCV over the plain cosine", ["plain cosine"]),
+        ("lead of MetricCV over the best peer", peers),
+    ):
+        cells = []
+        for scores in columns.values():
+            label = best(scores, labels)
+            named = f" ({label})" if label and labels is peers else ""
+            cells.append(lead(scores["MetricCV"], scores.get(label, [])) + named)
+        lines.append([title, *cells])
+    parts = [f"new classes {name}" for name in NEW_CLASSES]
+    return (
+        "## Classes never seen\n\nA metric is learned from a random half of the classes, and ranks "
+        "the test rows of the other half: mAP in percent, mean ± standard error over five halves. "
+        '`MetricCV` has `cv="classes"`. The torch adapter is validated on classes that it does '
+        f"not learn from.\n\n{table(['method', *NEW_CLASSES], lines)}\n\n"
+        f"From {source('peers', parts)} and {source('supervision', ['new_classes'])}."
+    )
+
+
+def few_labels() -> str:
+    """A few rows of each class to learn from."""
+    stored = records("supervision").get("few_labels", {}).get("results", {})
+    lines = []
+    for name, scores in stored.items():
+        if name == "mean":
+            continue
+        label = best(scores, [m for m in scores if m.startswith(("ridge", "LDA"))])
+        ours = scores["MetricCV"]
+        cells = [spread(scores["plain cosine"]), f"{spread(scores[label])} ({label})", spread(ours)]
+        lines.append([name, *cells, lead(ours, scores[label])])
+    header = ["set, labels per class", "plain cosine", "best ridge or LDA", "● MetricCV", "lead"]
+    return (
+        "## Few labels\n\nmAP in percent on all test rows, mean ± standard error over five random "
+        "choices of the labelled rows.\n\n"
+        f"{table(header, lines)}\n\nFrom {source('supervision', ['few_labels'])}."
+    )
+
+
+def growth() -> str:
+    """Exponents of time over size."""
+    lines = []
+    for label, points in measured("growth").items():
+        axis, _, method = label.partition(": ")
+        power = exponent(points)
+        seconds = ", ".join(f"{value:.2f}" for _, value in points)
+        sizes = f"{points[0][0]:,} to {points[-1][0]:,}"
+        lines.append([axis, f"● {method}", sizes, f"{power:.2f}", seconds])
+    header = ["growth with", "method", "from, to", "exponent", "CPU seconds"]
+    made = table(header, lines) if lines else f"{MISSING.capitalize()}."
+    return (
+        "## Growth\n\nThe rows are made. The exponent is the slope of a line through the logarithms"
+        f" of size and time: 1 is linear.\n\n{made}\n\nFrom {source('peers', ['growth'])}."
+    )
+
+
+def exponent(points: list[Any]) -> float:
+    """Slope of log time over log size."""
+    import numpy as np
+
+    return float(np.polyfit(*np.log(np.array(points, dtype=float)).T, 1)[0])
+
+
+def parts_of_a_fit() -> str:
+    """Each part of a fit beside its own limit (core.py)."""
+    lines = [
+        [name, part, f"{one['seconds']:.3f}", f"{one['limit']:.4f}", f"{ratio:.1f}"]
+        for name, parts in records("core")["parts"]["results"].items()
+        for part, one in parts.items()
+        for ratio in [one["seconds"] / one["limit"]]
+    ]
+    return (
+        "## Where the time of a fit goes\n\nThese are fits of DuRP with its defaults (ten "
+        "projections, 100,000 triplets, three epochs), from `python benchmarks/core.py parts`; "
+        "`DuRP(verbose=2)` prints the same parts of any fit. Each part is compared with a limit. "
+        "For sampling it is a copy of every row that is compared; for projection, one product of "
+        "its size; for solving, the arithmetic of its steps at the speed of a large product on one "
+        "core, which cannot be reached, since each step waits for the one before it; for recovery, "
+        "one product of its size and the eigenvectors.\n\n"
+        + table(["set", "part", "seconds", "its limit", "times the limit"], lines)
+        + f"\n\nFrom {source('core', ['parts'])}."
+    )
+
+
+def ideas() -> str:
+    """What ideas changed on labelled sets (tried.py)."""
+    tables = {name: record["results"] for name, record in records("tried").items()}
+    lines = []
+    for base, title in {"paper": "the paper's", "best": "whitened, flat, cosine"}.items():
+        for idea in next(iter(tables.values())):
+            cells = []
+            for found in tables.values():
+                now, before = found[idea][base], found["as it is"][base]
+                pairs = [(now[key], before[key]) for key in ("map", "knn")]
+                same = idea == "as it is"
+                cells.append(" / ".join(f"{a:.1f}" if same else signed(a - b) for a, b in pairs))
+            lines.append([title, idea, *cells])
+    return (
+        "## Ideas that were tried\n\nThe table has mAP / 5-NN in percent, means of three seeds, "
+        "from `python benchmarks/tried.py`: the setting as it is, and what each idea adds.\n\n"
+        + table(["setting", "idea", *tables], lines)
+        + f"\n\nFrom {source('tried')}."
+    )
+
+
+def not_run() -> str:
+    """Methods without a score, by reason."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for part in (*SETS, *(f"new classes {name}" for name in NEW_CLASSES)):
+        for method, result in measured(part).get("methods", {}).items():
+            if not result["splits"]:
+                reasons.setdefault((method, result["why"]), []).append(part)
+    lines = [[method, why, ", ".join(sets)] for (method, why), sets in sorted(reasons.items())]
+    return (
+        "## What did not run\n\n"
+        + (table(["method", "reason", "sets"], lines) if lines else "Every method has scores.")
+        + f"\n\nFrom {source('peers')}."
+    )
+
+
+def section() -> str:
+    """The part of the page that comes from stored results."""
+    sets = "\n\n".join(one_set(name) for name in SETS)
+    intro = (
+        "## Same classes\n\nAll methods on each set. CPU seconds and memory are means over the "
+        "splits; those of `MetricCV` are of one split."
+    )
+    rest = (unseen, few_labels, growth, parts_of_a_fit, ideas, not_run)
+    return "\n\n".join([at_a_glance(), intro, sets, *(make() for make in rest)])
+
+
+def main() -> None:
+    content = PAGE.read_text(encoding="utf-8")
+    pattern = r"(<!-- made by benchmarks/peers_page.py[^\n]*\n).*?(<!-- end -->)"
+    made = section()
+    content = re.sub(pattern, lambda m: f"{m[1]}\n{made}\n\n{m[2]}", content, flags=re.S)
+    write_atomically(PAGE, content.encode())
+
+
+if __name__ == "__main__":
+    main()
