@@ -196,7 +196,7 @@ def test_page_of_a_set(monkeypatch, tmp_path):
     methods = {name: result([], "failed: a | b") for name in peers.METHODS}
     methods |= {
         "ridge": result([60.0, 62.0, 64.0]),
-        "NCA": result([63.0], "no further split after 15 CPU seconds"),
+        "NCA": result([63.0], "no further split after 8 CPU seconds"),
         "kernel SVM": result([80.0, 82.0, 84.0]),
         "MetricCV map": result([1.0]),  # its cost: scores are those of chooser.py
     }
@@ -208,7 +208,7 @@ def test_page_of_a_set(monkeypatch, tmp_path):
     _common.store("chooser", "scores digits", {"scores": scores, "chosen": []})
     text = peers_page.one_set("digits")
     assert "| ridge | 62.0 ± 1.2 | 63.0 ± 1.2 | 3 | 1.25 | 10 |  |" in text
-    assert "| NCA | 63.0 | 64.0 | 1 | 1.25 | 10 | no further split after 15 CPU seconds |" in text
+    assert "| NCA | 63.0 | 64.0 | 1 | 1.25 | 10 | no further split after 8 CPU seconds |" in text
     assert "| ● DuRP | – | – | 0 | – | – | failed: a \\| b |" in text
     assert "| ● MetricCV map | 82.0 ± 1.7 | 83.0 ± 1.7 | 3 | 1.25 | 10 |  |" in text
     assert all(f"| {name} |" in text.replace("● ", "") for name in peers.METHODS)
@@ -217,7 +217,7 @@ def test_page_of_a_set(monkeypatch, tmp_path):
     assert "| 0.0 ± 2.5 |" in line
     made = _common.records("peers")["digits"]["commit"]
     assert f"`peers.jsonl` ({made})" in text
-    monkeypatch.setattr(peers_page, "changed", lambda record: True)
+    monkeypatch.setattr(_common, "measured_code", lambda experiment, part: "other")
     assert f"`peers.jsonl` ({made}†)" in peers_page.one_set("digits")
 
 
