@@ -61,13 +61,13 @@ def test_scores_are_those_of_evaluate(fitted, page):
 def test_nothing_of_the_data_becomes_markup(page):
     assert "<img" not in page
     assert "<b>" not in page
-    assert "other pairs will look worse" not in page
+    assert "expect lower scores on new pairs" not in page
 
 
 def test_pairs_that_were_fitted_to_are_named_so(fitted):
     matcher, X, test = fitted
     page = build_match_report(matcher, X, test, title="t", held_out=False)
-    assert re.search(r"other pairs\s+will look worse", page)
+    assert re.search(r"expect lower\s+scores on new pairs", page)
     assert "probability of at least ½" in page
 
 
@@ -94,7 +94,7 @@ def test_bad_arguments(fitted):
     matcher, X, test = fitted
     with pytest.raises(ValueError, match="2 texts were given for 300 rows"):
         build_match_report(matcher, X, test, title="t", texts=["a", "b"])
-    with pytest.raises(ValueError, match="no pair is different"):
+    with pytest.raises(ValueError, match="no pair is labelled as different"):
         build_match_report(matcher, X, Pairs(test.index[:5]), title="t")
 
 

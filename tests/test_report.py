@@ -126,7 +126,7 @@ def test_a_gain_at_a_cost_is_not_hidden(text_case):
     scores["learned"] = replace(scores["learned"], knn_correct=~always)
     page = Page(build_report(metric, X, y, title="t", scores=scores))
     (headline,) = page.all("p", **{"class": "headline better"})
-    assert headline["text"].endswith(" But it is worse by 5-NN accuracy.")
+    assert headline["text"].endswith(" But its 5-NN accuracy is worse.")
 
 
 def test_before_is_the_better_plain_distance():
@@ -432,7 +432,7 @@ def test_a_lifted_metric_is_not_split(lifted_case, image_shape):
     assert ("directions" in data) == (image_shape is not None)
     assert data.get("directions") is None
     text = " ".join(page.all("body")[0]["text"].split())
-    assert "it is not linear in the features, so its distances are not split into them" in text
+    assert "it is not linear in the features, so its distances cannot be split by feature" in text
     assert "strongest directions look at" not in text
     facts = [item["text"] for item in page.all("dd")]
     assert f"Gaussian kernel with 200 landmarks, γ = {metric.lift.gamma:.3g}" in facts
@@ -621,9 +621,9 @@ def test_bad_input_says_what_to_do(text_case):
         build_report(metric, X, y, title="t", image_shape=(6, 6))
     with pytest.raises(ValueError, match=r"\(height, width\)"):
         build_report(metric, X, y, title="t", image_shape=(5, 4, 2))
-    with pytest.raises(ValueError, match="texts or as pictures"):
+    with pytest.raises(ValueError, match="texts and image_shape cannot be combined"):
         build_report(metric, X, y, title="t", texts=[""] * 90, image_shape=(5, 8))
-    with pytest.raises(ValueError, match="2 feature names"):
+    with pytest.raises(ValueError, match="feature_names has 2 names"):
         build_report(metric, X, y, title="t", feature_names=["a", "b"])
     with pytest.raises(ValueError, match="scores are for 90 rows, but X has 60"):
         build_report(metric, X[:60], y[:60], title="t", scores=compare(metric, X, y))

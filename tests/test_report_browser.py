@@ -153,7 +153,7 @@ def test_a_lifted_distance_is_shown_whole(browser, pages, kind):
         learned, plain = texts_of(browser, "#explorer .why .group")[-2:]
         title = "Learned" if "pictures" in kind else "Learned distance"
         assert learned.startswith(f"{title}: {distance:g}")
-        assert learned.endswith("Not linear in the features, so not split into them.")
+        assert learned.endswith("not linear in the features, so it cannot be split by feature.")
         assert plain.startswith("Plain")
         groups = "document.querySelectorAll('#explorer .why .group')"
         split = "canvas.heat" if "pictures" in kind else "table.parts tr"

@@ -385,7 +385,7 @@ def made_checks(n, plain, taught, earlier):
 def test_meter():
     assert meter.read([]).verdict == "too few"
     few = made_checks(meter.FEWEST - 1, 0, 1, 0)
-    assert meter.read(few).text.endswith("7 of 8.")
+    assert meter.read(few).text.endswith("7 of the 8 needed.")
     helps = meter.read(made_checks(40, 0.2, 1.0, 0.2))
     assert (helps.verdict, helps.stop) == ("helps", False)
     assert helps.plain < helps.taught
@@ -531,7 +531,7 @@ def test_contents(tmp_path):
     assert len(content.Table(X, None).of(0)) == 8
     with pytest.raises(ValueError, match="no feature called 'c'"):
         content.make_content(X, ["a"] * 10, columns=["c"])
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         content.make_content(X, None, texts=["a"], columns="a")
     with pytest.raises(ValueError, match="2 were given for 120 rows"):
         content.make_content(X, None, texts=["a", "b"])
@@ -565,7 +565,7 @@ def test_a_feature_that_decides_the_distance_is_named():
     assert content.Table(np.zeros((5, 3)), None).dominant() == ""
     names = [f"x{place}" for place in range(10)]
     said = content.Table(X * ([100.0] + 9 * [1.0]), names).dominant()
-    assert said.startswith("x0 alone makes up 100% of the squared distances")
+    assert said.startswith("x0 alone makes up 100 % of the squared distances")
 
 
 # --- the server ------------------------------------------------------------------------------
@@ -648,8 +648,8 @@ def test_judgements_of_a_killed_page_are_saved_by_the_next(tmp_path):
 @pytest.mark.parametrize(
     ("headers", "word"),
     [
-        ({"Host": "evil.example"}, "own address"),
-        ({"Host": f"evil.example:{PORT}"}, "own address"),
+        ({"Host": "evil.example"}, "open the address"),
+        ({"Host": f"evil.example:{PORT}"}, "open the address"),
         ({"X-Token": "wrong"}, "token"),
         ({"X-Token": ""}, "token"),
         ({"X-Token": "ü"}, "token"),
@@ -746,10 +746,13 @@ def test_the_command_checks_its_files(tmp_path, monkeypatch):
     run = CliRunner()
     for arguments, message in [
         (["--out", "m.txt"], "must end in .safetensors"),
-        (["--out", "m.safetensors", "--judgements", "m.safetensors"], "another file"),
+        (["--out", "m.safetensors", "--judgements", "m.safetensors"], "is already used"),
         (["--distance", "l1"], "must be cosine or euclidean"),
-        (["--images", "nowhere"], "is not a folder"),
-        (["--columns", "a"], "no feature called"),
+        (["--images", "nowhere"], "--images: nowhere is not a folder"),
+        (["--columns", "a"], "--columns: there is no feature called"),
+        (["--image-shape", "2by2"], "--image-shape must be HEIGHTxWIDTH"),
+        (["--texts", "no.txt"], "--texts: no.txt does not exist"),
+        (["--texts", "t.txt", "--columns", "a"], "--texts and --columns cannot be combined"),
     ]:
         done = run.invoke(app, ["teach", "x.npy", *arguments])
         assert done.exit_code == 2

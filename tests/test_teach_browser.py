@@ -205,7 +205,7 @@ def test_keyboard_alone_on_a_narrow_page_with_hostile_texts(browser, folder):
         assert query_of(browser) == 7
         assert HOSTILE[:60] in text(browser, "#query")
         search(browser, "plums")
-        assert text(browser, "#message") == "no row holds this text"
+        assert text(browser, "#message") == "no row contains this text"
         browser.errors.clear()  # Chromium notes the status 404
         after(browser, lambda: browser.press("s"))
         for width in (400, 1280):

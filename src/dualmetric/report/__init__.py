@@ -72,7 +72,7 @@ def build_report(
         HTML. It holds at most 300 queries and 3,000 places on the map, to stay well under 5 MB.
     """
     if texts is not None and image_shape is not None:
-        raise ValueError("rows are shown as texts or as pictures: give texts or image_shape")
+        raise ValueError("texts and image_shape cannot be combined: give one of them")
     shape = None if image_shape is None else _pictures.check_shape(image_shape, metric.n_features)
     name_of = namer(feature_names, metric.feature_names, metric.n_features)
     material = gather(metric, X, y, X_train, y_train, class_names, scores)

@@ -18,7 +18,7 @@ def precision_recall(recalls: Array, curves: list[tuple[str, str, Array]]) -> st
         [(_x(t), f"{100 * t:.0f}") for t in ticks],
         [(_y(t), f"{100 * t:.0f}") for t in ticks],
         "Recall: rows of the class found, %",
-        "Precision: right ones so far, %",
+        "Precision: correct rows so far, %",
     )
     for style, name, precisions in curves:
         points = [(_x(r), _y(p)) for r, p in zip(recalls, precisions, strict=True)]
@@ -44,7 +44,7 @@ def at_k(
     parts = _frame(
         [(x, str(k)) for x, k in zip(across, ks, strict=True)],
         [(_y(t), f"{100 * t:.0f}") for t in ticks],
-        "k, the number of nearest ones",
+        "k, the number of nearest rows",
         y_label,
     )
     for style, _, _, intervals in curves:

@@ -67,7 +67,7 @@ def _table(material: Material, before: Array, after: Array) -> str:
         '<div class="card scroll" tabindex="0" role="region" aria-label="Confusions">'
         '<table class="classes" id="confusions-table">'
         f"<caption>{count} confusions of one class with another, as numbers and shares of the rows "
-        "of the class; choose a heading to sort</caption>"
+        "of the class; click a column heading to sort</caption>"
         f"<thead><tr>{headings}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 
@@ -86,7 +86,7 @@ def _matrices(material: Material, before: Array, after: Array) -> str:
     )
     note = (
         '<p class="note">Each row of a matrix is a class, and each column is a predicted class. '
-        "Right predictions are green and wrong ones red. A stronger red is a larger share of the "
+        "Correct predictions are green and wrong ones red. A stronger red is a larger share of the "
         f"class; the strongest is {100 * strongest:.0f}\u00a0%.</p>"
     )
     return f'<div class="pair">{cards}</div>{note}'

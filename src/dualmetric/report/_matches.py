@@ -85,13 +85,15 @@ def build_match_report(
         ("Calibration error", f"{found_scores.calibration_error:.4f}"),
         ("Log loss", f"{found_scores.log_loss:.4f}"),
     )
-    scale = odds_scale(matcher.prevalence_, float(np.mean(same)))  # of shares, to those in use
+    scale = odds_scale(
+        matcher.prevalence_, float(np.mean(same))
+    )  # of shares, to those among the target pairs
     facts = [
         ("Pairs", f"{len(same):,}, of which {np.count_nonzero(same):,} are the same"),
         ("Accepted", f"{np.count_nonzero(accepted):,}, of which {hits:,} are the same"),
         ("Probability", _calibration.FORM_NAMES[matcher.calibration_.form]),
         ("Fitted to", f"{len(matcher.pairs_.same):,} labelled pairs"),
-        ("Share of same pairs in use", _prevalence(matcher)),
+        ("Share of same pairs, assumed", _prevalence(matcher)),
     ]
 
     def shown(row: int) -> str:
@@ -130,8 +132,8 @@ def build_match_report(
 
 
 _SAME_PAIRS = (
-    '<p class="headline worse">These are the pairs that the matcher was fitted to: other pairs '
-    "will look worse.</p>"
+    '<p class="headline worse">These are the pairs that the matcher was fitted to: expect lower '
+    "scores on new pairs.</p>"
 )
 
 
@@ -217,7 +219,8 @@ def _listed(
             "</tr>"
         )
     return (
-        '<table class="errors"><thead><tr><th scope="col">One</th><th scope="col">Other</th>'
+        '<table class="errors"><thead><tr><th scope="col">First row</th>'
+        '<th scope="col">Second row</th>'
         '<th scope="col" class="number">Distance</th><th scope="col" class="number">Probability'
         f"</th></tr></thead><tbody>{''.join(lines)}</tbody></table>"
     )

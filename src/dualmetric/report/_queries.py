@@ -21,7 +21,7 @@ from ._sections import how_it_was_made
 N_LISTED = 300  # queries in the table
 _LONGEST = 160  # characters of a query
 _MEASURES = {
-    "nDCG@10": "How early relevant documents appear, the more relevant the earlier",
+    "nDCG@10": "How early relevant documents appear, with more weight on more relevant documents",
     "Mean average precision": "How early relevant documents appear when all are ranked",
     "Recall@10": "How many of the relevant documents are among the first ten",
 }

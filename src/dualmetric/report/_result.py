@@ -80,10 +80,10 @@ def points(difference: float) -> str:
 def _judged(low: float, high: float) -> tuple[str, str]:
     """Name of the state and words for the interval of a difference."""
     if low > 0:
-        return "better", "Better, by more than chance"
+        return "better", "Significantly better"
     if high < 0:
-        return "worse", "Worse, by more than chance"
-    return "even", "No clear difference: it may be chance"
+        return "worse", "Significantly worse"
+    return "even", "No significant difference"
 
 
 def _headline(values: PerQuery, before: str, measure: str, worse: list[str]) -> str:
@@ -100,7 +100,8 @@ def _headline(values: PerQuery, before: str, measure: str, worse: list[str]) -> 
         "distance: there is little reason to use it.",
     }[state]
     if state != "worse" and worse:
-        text += f" But it is worse by {' and '.join(worse)}."
+        names = " and ".join(name[0].lower() + name[1:] for name in worse)
+        text += f" But its {names} {'is' if len(worse) == 1 else 'are'} worse."
     verb = {"better": "rises", "worse": "falls", "even": "goes"}[state]
     choice = f"“Before” is the plain {plain} distance"
     if np.nanmean(values["euclidean"][0]) == np.nanmean(values["cosine"][0]):

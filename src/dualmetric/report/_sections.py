@@ -82,7 +82,7 @@ def spectrum(shares: Array, directions: Array | None, name_of: Callable[[int], s
         f'<p class="legend">{_count(len(shares), "direction")}; '
         f"the first {half} make up half of the metric</p>{_charts.spectrum(shares[:N_BARS])}"
         f'<p class="note">Each bar is an eigenvalue of the metric{where}, as a share of their '
-        f"sum. Together they are worth {effective:.1f} directions of equal weight.{cut}</p>"
+        f"sum. The effective number of directions is {effective:.1f}.{cut}</p>"
     )
     if name_of is not None and directions is not None:
         lines = "".join(f"<li>{_ends(column, name_of)}</li>" for column in directions.T)
@@ -179,7 +179,7 @@ def choosing_a_neighbour(material: Material) -> str:
     return (
         "Choose a neighbour to see its distances, and how features contribute to the plain one. "
         "The learned metric uses a kernel lift: it is not linear in the features, so its distances "
-        "are not split into them."
+        "cannot be split by feature."
     )
 
 

@@ -81,7 +81,7 @@ class Table(Content):
             missing = [name for name in columns if name not in known]
             if missing:
                 raise ValueError(
-                    f"columns: there is no feature called {missing[0]!r}; give names of features"
+                    f"columns: there is no feature called {missing[0]!r}: give names of features"
                 )
             self.chosen = [known[name] for name in columns]
 
@@ -92,8 +92,8 @@ class Table(Content):
         if len(spread) < 2 or not spread[largest] > _DOMINANT * spread.sum():
             return ""
         return (
-            f"{self._name(largest)} alone makes up {spread[largest] / spread.sum():.0%} of the "
-            "squared distances: give all features a similar spread first, for example by "
+            f"{self._name(largest)} alone makes up {100 * spread[largest] / spread.sum():.0f} % of "
+            "the squared distances: give all features a similar spread first, for example by "
             "scikit-learn's StandardScaler"
         )
 
@@ -117,12 +117,12 @@ class Images(Content):
 
     def __init__(self, folder: Path, n_rows: int) -> None:
         if not folder.is_dir():
-            raise ValueError(f"images: {folder} is not a folder")
+            raise ValueError(f"images: {folder} is not a folder: give a folder of pictures")
         names = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _KINDS)
         if len(names) != n_rows:
             raise ValueError(
                 f"images: {folder} has {len(names)} pictures ({', '.join(_KINDS)}) for {n_rows} "
-                "rows: give one per row, which sort by name in the order of the rows"
+                "rows: give one per row, in row order when sorted by name"
             )
         self.folder, self.names = folder, names
 
@@ -181,7 +181,9 @@ def make_content(
     """What is shown of each row; at most one of the last four is given."""
     given = [what for what in (texts, images, image_shape, columns) if what is not None]
     if len(given) > 1:
-        raise ValueError("texts, images, image_shape and columns exclude each other: give one")
+        raise ValueError(
+            "texts, images, image_shape and columns cannot be combined: give one of them"
+        )
     n = X.shape[0]
     if texts is not None:
         lines = read_texts(texts) if isinstance(texts, Path) else list(texts)

@@ -84,7 +84,7 @@ def read(checks: list[Check]) -> Reading:
                 scores[name].append(agreement(check.distances[name][judged], right))
     n = len(scores["plain"])
     if n < FEWEST:
-        text = f"Too few random queries to say anything: {n} of {FEWEST}."
+        text = f"Too few random queries to say anything: {n} of the {FEWEST} needed."
         return Reading(n, None, None, None, None, None, "too few", False, text)
     plain, taught, earlier = (np.array(scores[name]) for name in NAMES)
     low, high = paired_interval(taught, plain)
@@ -92,11 +92,12 @@ def read(checks: list[Check]) -> Reading:
     _, further = paired_interval(taught[-3 * FEWEST :], earlier[-3 * FEWEST :])
     stop = verdict != "harms" and n >= 2 * FEWEST and further < STOP_BELOW
     mean, low_points, high_points = (100 * x for x in ((taught - plain).mean(), low, high))
-    gain = f"{mean:+.1f} points, between {low_points:+.1f} and {high_points:+.1f}"
+    gain = f"{mean:+.1f} points (95 % interval {low_points:+.1f} to {high_points:+.1f})"
     text = {
         "helps": f"Teaching helps: {gain}.",
-        "harms": f"Teaching harms: {gain}. Undo, or check the judgements for contradictions.",
-        "no difference": f"No difference is certain yet: {gain}.",
+        "harms": f"Teaching makes the ranking worse: {gain}. Undo, or check the judgements for "
+        "contradictions.",
+        "no difference": f"No clear difference yet: {gain}.",
     }[verdict]
     if stop:
         text += " The last judgements changed little: this is a good time to stop."

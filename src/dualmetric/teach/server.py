@@ -153,13 +153,13 @@ class Teaching:
             self.query = self.asked.query
             return self.state()
         if not isinstance(wanted, str) or not wanted.strip():
-            raise RefusedError(400, "type a row number or a text")
+            raise RefusedError(400, "type a row number or text")
         if re.fullmatch(rf"\s*{_NUMBER}\s*", wanted):
             self.query = self._row(int(wanted))
             return self.state()
         found = self.content.find(wanted.strip(), self.query + 1)
         if found is None:
-            raise RefusedError(404, "no row holds this text")
+            raise RefusedError(404, "no row contains this text")
         self.query = found
         return self.state()
 
@@ -225,7 +225,7 @@ def make_app(teaching: Teaching, port: int, framed: bool = False) -> Starlette:
 
     def check(request: Request, public: bool) -> None:
         if request.headers.get("host") not in hosts:
-            raise RefusedError(403, "this page is served for its own address only")
+            raise RefusedError(403, "open the address that was printed at the start")
         origin = request.headers.get("origin")
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
             raise RefusedError(403, "requests must come from the page itself")
@@ -348,7 +348,7 @@ def _file(name: str) -> bytes:
 
 
 def open_port(port: int) -> socket.socket:
-    """A socket that listens on this computer only; port 0 takes any that is free."""
+    """A socket that listens on this computer only; port 0 chooses any free port."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

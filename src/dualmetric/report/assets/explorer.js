@@ -212,7 +212,8 @@ class Explorer {
   unsplit(name, distance) {
     const title = this.data.heat ? name : `${name} distance`;
     return make("div", { className: "group" }, this.heading(title, distance),
-      make("p", { className: "soft", textContent: "Not linear in the features, so not split into them." }));
+      make("p", { className: "soft", textContent:
+        "This distance is not linear in the features, so it cannot be split by feature." }));
   }
 
   /** A distance as a list of features with bars. */

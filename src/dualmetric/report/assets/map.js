@@ -112,7 +112,7 @@ class RowMap {
     return this.state.only !== null && this.data.labels[row] === this.state.only ? 1 : 0;
   }
 
-  /** The query as a diamond, with lines to its nearest rows: broken ones to those of other classes. */
+  /** The query as a diamond, with lines to its nearest rows: dashed ones to those of other classes. */
   drawQuery(pen, query, ink, colours) {
     const [x, y] = this.at(query.row);
     const label = this.data.labels[query.row];

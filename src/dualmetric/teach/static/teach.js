@@ -66,7 +66,7 @@ function draw(given) {
   view.meter($("bars"), state.meter);
   const contradictions = state.contradictions ? `, ${state.contradictions} contradictory` : "";
   $("counts").textContent = `${state.judgements} judgements${contradictions}; ` +
-    `${state.comparisons} comparisons learned from; ${state.unsaved} not in the saved metric.`;
+    `${state.comparisons} comparisons learned from; ${state.unsaved} changes not saved yet.`;
   $("undo").disabled = state.judgements === 0;
   $("save").disabled = !state.can_save;
   if (!sameQuery) selected = null;
@@ -77,7 +77,7 @@ function mark(row, right) {
   const left = (state.asked?.rows ?? []).filter((one) => state.marks[one] === undefined);
   const isLast = left.length === 1 && left[0] === row;
   return act("judge", { query: state.query, row, right },
-    `Row ${row} should be ${right ? "closer" : "farther"}.${isLast ? " All are judged: ask for the next." : ""}`);
+    `Row ${row} should be ${right ? "closer" : "farther"}.${isLast ? " All rows are judged: go to the next question." : ""}`);
 }
 
 function rows() {
@@ -163,7 +163,7 @@ $("lists").addEventListener("focusin", (event) => {
 
 request("/api/state").then((given) => {
   draw(given);
-  const start = "Ask me next shows a query and rows to judge. Or judge the nearest rows of any query.";
+  const start = "Click “Next question” to get a query and rows to judge. Or judge the nearest rows of any query.";
   if (given.notes.length || !given.judgements) say(given.notes.join(" ") || start);
 }, (error) => say(error.message, true))
   .finally(() => { document.documentElement.dataset.ready = "yes"; });

@@ -104,7 +104,7 @@ export function meter(place, reading) {
       shape("rect", { class: `bar ${name}`, x: 0, y: 2, width: 100 * reading[name], height: 6 }),
       shape("line", { class: "whisker", x1: 100 * low, x2: 100 * high, y1: 5, y2: 5,
         "vector-effect": "non-scaling-stroke" }));
-    const words = `${name}: right in ${percent(reading[name])} (${percent(low)} to ${percent(high)})`;
+    const words = `${name}: ${percent(reading[name])} of comparisons correct (${percent(low)} to ${percent(high)})`;
     drawn.setAttribute("aria-label", words);
     place.append(element("span", { class: "name" }, words), drawn);
   }
@@ -117,7 +117,7 @@ export function learned(place, found) {
     ? element("table", {}, element("tbody", {}, ...features))
     : element("p", {}, "Nothing yet: mark rows that are closer and rows that are farther.");
   const part = element("div", {}, element("h2", {}, "Features that gained or lost weight"),
-    element("p", { class: "soft" }, "+0.5 counts half as much again, −0.5 half as much"), table);
+    element("p", { class: "soft" }, "+0.5: weight increased by half; −0.5: weight halved"), table);
   const maps = ["before", "now"].map((when) => {
     const drawn = shape("svg", { class: "map", viewBox: "-20 -20 1040 1040", role: "img",
       "aria-label": `map of ${found.map.rows.length} rows, ${when}` });
