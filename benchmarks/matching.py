@@ -223,7 +223,7 @@ def error_by_chance(probability: np.ndarray) -> float:
 
 
 def plain_logistic(X: Any, parts: dict[str, Pairs]) -> dict[str, float]:
-    """Logistic regression of the plain cosine, fitted to training and validation pairs."""
+    """Logistic regression on the plain cosine, fitted to training and validation pairs."""
     metric = Euclidean("cosine").fit(X).metric_
 
     def of(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -406,9 +406,9 @@ def test_errors_of_pairs():
     X = np.eye(4)
     with pytest.raises(TypeError, match=r"pairs must be Pairs\(index, same\).*; got list"):
         pair_average_precision(X, [[0, 1]])
-    with pytest.raises(ValueError, match="no pair is different"):
+    with pytest.raises(ValueError, match="no pair is labelled as different"):
         pair_average_precision(X, Pairs([[0, 1]]))
-    with pytest.raises(ValueError, match="no pair is the same"):
+    with pytest.raises(ValueError, match="no pair is labelled as the same"):
         verification(X, Pairs([[0, 1]], [False]))
     with pytest.raises(ValueError, match="far must hold rates between 0 and 1"):
         verification(X, Pairs([[0, 1], [0, 2]], [True, False]), far=[2.0])

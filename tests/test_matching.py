@@ -304,7 +304,8 @@ def test_too_few_pairs_say_how_many_more():
     X, pairs = things(100, 0.05)
     matcher = Matcher(Metric(None, 4)).fit(X, pairs)
     with pytest.raises(
-        NotEnoughPairsError, match=r"300 labelled pairs cannot .* more pairs of the same"
+        NotEnoughPairsError,
+        match=r"300 labelled pairs cannot .* more pairs, chosen in the same way",
     ) as e:
         matcher.threshold(precision=0.99)
     assert isinstance(e.value, ValueError)
@@ -396,9 +397,9 @@ def test_threshold_arguments(fitted):
     with pytest.raises(ValueError, match="give only one of precision, recall, fpr; got"):
         matcher.threshold(precision=0.9, recall=0.9)
     for wrong in (0, 1.5, "high", np.nan, True):
-        with pytest.raises(ValueError, match="fpr must be between 0 and 1"):
+        with pytest.raises(ValueError, match="fpr must be strictly between 0 and 1"):
             matcher.threshold(fpr=wrong)
-        with pytest.raises(ValueError, match="confidence must be between"):
+        with pytest.raises(ValueError, match="confidence must be strictly between"):
             matcher.threshold(recall=0.9, confidence=wrong)
     with pytest.raises(ValueError, match=r"got 99: for 99 %, give 0\.99"):
         matcher.threshold(precision=99)
@@ -581,9 +582,9 @@ def test_bad_input():
     X, pairs = things(20)
     index = pairs.index
     matcher = Matcher(Metric(None, 4))
-    with pytest.raises(ValueError, match="no pair is different"):
+    with pytest.raises(ValueError, match="no pair is labelled as different"):
         matcher.fit(X, Pairs(index[:5]))
-    with pytest.raises(ValueError, match="no pair is the same"):
+    with pytest.raises(ValueError, match="no pair is labelled as the same"):
         matcher.fit(X, Pairs(index[:5], np.zeros(5)))
     with pytest.raises(ValueError, match="all 60 pairs are at the same distance"):
         matcher.fit(np.zeros_like(X), pairs)
@@ -594,7 +595,7 @@ def test_bad_input():
     with pytest.raises(TypeError, match=r"y must be Pairs"):
         matcher.fit(X, np.zeros(40))
     for wrong in (0.0, 1.0, -1, "0.1"):
-        with pytest.raises(ValueError, match="prevalence must be between 0 and 1"):
+        with pytest.raises(ValueError, match="prevalence must be strictly between 0 and 1"):
             matcher.fit(X, pairs, prevalence=wrong)
     with pytest.raises(ValueError, match="groups must hold one value per row"):
         matcher.fit(X, pairs, groups=np.arange(3))
@@ -602,7 +603,7 @@ def test_bad_input():
         Matcher(Metric(None, 4), "platt").fit(X, pairs)
     with pytest.raises(TypeError, match="metric must be a Metric"):
         Matcher("cosine").fit(X, pairs)
-    with pytest.raises(ValueError, match="metric must be fitted: call fit of DuRP"):
+    with pytest.raises(ValueError, match=r"metric must be fitted: call DuRP\.fit"):
         Matcher(DuRP()).fit(X, pairs)
     assert not hasattr(matcher, "pairs_")
 
@@ -619,7 +620,7 @@ def test_a_failed_fit_leaves_the_matcher_as_it_was():
     X, pairs = things(30)
     matcher = Matcher(Metric(None, 4)).fit(X, pairs)
     before = matcher.predict_proba(X[:3], X[30:33])
-    with pytest.raises(ValueError, match="no pair is different"):
+    with pytest.raises(ValueError, match="no pair is labelled as different"):
         matcher.fit(X, Pairs(pairs.index[:5]))
     np.testing.assert_array_equal(matcher.predict_proba(X[:3], X[30:33]), before)
 

@@ -168,7 +168,7 @@ class TestCheck:
             ([[0, 1], [1, 2]], [1, 2], r"same must hold True or 1 .*got \[1, 2\]"),
             ([[0, 1], [1, 2]], ["yes", "no"], "same must hold True or 1"),
             ([[0, 1], [1, 2]], [1.0, np.nan], "same must hold True or 1"),
-            ([[0, 1], [1, 2]], [0, -1], "no pair is the same: give at least one"),
+            ([[0, 1], [1, 2]], [0, -1], "no pair is labelled as the same: add at least one"),
             (
                 [[0, 1], [1, 2]],
                 np.ma.masked_array([1, 0], mask=[0, 1]),
@@ -191,7 +191,7 @@ class TestCheck:
             ({"weight": [1.0]}, r"weight must hold one number per pair, shape \(2,\); got \(1,\)"),
             ({"weight": [1.0, -1.0]}, r"weight\[1\] = -1 is negative"),
             ({"weight": [1.0, np.nan]}, r"weight\[1\] is nan"),
-            ({"weight": [0.0, 0.0]}, r"no pair is the same \(pairs of weight 0 and"),
+            ({"weight": [0.0, 0.0]}, r"no pair is labelled as the same \(pairs of weight 0 and"),
             ({"groups": [1, 2]}, r"groups must hold one value per row, shape \(4,\); got \(2,\)"),
         ],
     )
@@ -200,9 +200,11 @@ class TestCheck:
             Pairs([[0, 1], [2, 3]], **more).check(4)
 
     def test_nothing_to_compare_with(self):
-        with pytest.raises(ValueError, match="no pair is different, and X has no other rows"):
+        with pytest.raises(
+            ValueError, match="no pair is labelled as different, and X has no other rows"
+        ):
             DuRP().fit(np.eye(3), Pairs([[0, 1], [1, 2], [2, 0]]))
-        with pytest.raises(ValueError, match="no pair is different"):
+        with pytest.raises(ValueError, match="no pair is labelled as different"):
             DuRP().fit(np.eye(4), Pairs([[0, 1]], groups=[5, 5, 5, 5]))
 
     def test_contradictions_are_named_and_left_out(self):
@@ -332,7 +334,7 @@ class TestSplits:
         ("more", "cv", "message"),
         [
             ({}, "queries", "cv='queries' does not apply to pairs.*groups"),
-            ({"groups": np.zeros(60)}, None, "no part of the groups has pairs"),
+            ({"groups": np.zeros(60)}, None, "no fold of the groups has both same"),
         ],
     )
     def test_refused(self, rng, more, cv, message):
@@ -343,7 +345,7 @@ class TestSplits:
 
     def test_too_few(self):
         pairs = Pairs([[0, 1], [1, 2], [2, 3]], [1, 1, 0]).check(4)
-        with pytest.raises(ValueError, match="four that are different; got 2 and 1"):
+        with pytest.raises(ValueError, match="got 2 that are the same and 1 that are different"):
             list(pairs.splits(np.eye(4), None, "average_precision", 0))
 
 

@@ -574,7 +574,7 @@ class TestSplitsOfLabels:
         [
             (np.arange(60) % 3, "classes", "at least four classes; y has 3: use cv=None"),
             (np.arange(60) % 5, "rows", "cv must be None, 'classes', .* got 'rows'"),
-            (np.arange(6) // 3, None, "too few rows .* score on: .*settings of your own"),
+            (np.arange(6) // 3, None, "too few rows .* score on: .*fixed settings"),
             (np.arange(60) % 5, LeaveOneOut(), "too few rows .* score on"),
         ],
     )
@@ -661,7 +661,7 @@ class TestSplitsOfComparisons:
         known, X = self.known(kind, rng), np.zeros((20, 1))
         with pytest.raises(ValueError, match=r"cv='classes' does not apply to comparisons: use"):
             parts_of(known, X, "classes")
-        with pytest.raises(ValueError, match=r"at least eight of them; got 7\. Use DuRP"):
+        with pytest.raises(ValueError, match=r"at least eight .* got 7\. Add some, or use DuRP"):
             parts_of(self.known(kind, rng, 7), X)
 
 

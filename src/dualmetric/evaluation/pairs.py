@@ -21,7 +21,8 @@ def pair_average_precision(X: Any, pairs: Pairs) -> float:
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged.
+        The rows, already transformed by the metric to be evaluated (for example with
+        ``metric.transform``).
     pairs : Pairs
         Pairs that are the same and pairs that are different. Repeated pairs count once, and their
         weights are not used.
@@ -184,7 +185,7 @@ def _pair_distances(X: Any, pairs: Pairs) -> tuple[Array, Pairs]:
     rows, _ = open_rows(X)
     given = pairs.check(rows.shape[0])
     if given.same.all():
-        raise ValueError("no pair is different: give pairs that are different, too")
+        raise ValueError("no pair is labelled as different: add some")
     named = np.unique(given.index)
     part = ops.canonical(ranking.check_float64(rows.take(named)))
     index = np.searchsorted(named, given.index)

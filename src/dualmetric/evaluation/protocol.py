@@ -46,14 +46,15 @@ def verification_by_entity(
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged.
+        The rows, already transformed by the metric to be evaluated (for example with
+        ``metric.transform``).
     pairs : Pairs
         Pairs that are the same and pairs that are different. Its ``groups`` are the entities of
         the rows; without them, each row is an entity of its own.
     far : float or array-like of float, default=(1e-2, 1e-3, 1e-4)
         Shares of the different pairs that may be accepted.
     n_folds : int, default=10
-        Number of parts of the entities, at least 2.
+        Number of folds, at least 2.
     seed : int, default=0
         Seed of the split.
 

@@ -29,8 +29,8 @@ def ndcg(documents: Any, judgements: Any, queries: Any = None, *, k: int | None 
     Parameters
     ----------
     documents : {array-like, sparse matrix} of shape (n_documents, n_features)
-        The rows that are searched, after any transformation that is to be judged, such as
-        ``metric.transform``. They are read into memory.
+        The rows that are searched, already transformed by the metric to be evaluated (for example
+        with ``metric.transform``). They are read into memory.
     judgements : Relevance, Positives, sparse matrix, or array-like
         What is relevant: an object of `dualmetric.supervision`; a sparse matrix of grades, queries
         × documents; or rows of query, document and grade, or of query and document. Documents that
@@ -39,8 +39,8 @@ def ndcg(documents: Any, judgements: Any, queries: Any = None, *, k: int | None 
         and the rows of its class are relevant.
     queries : {array-like, sparse matrix} of shape (n_queries, n_features), optional
         The queries, transformed in the same way as the documents. None if they are rows of
-        ``documents``; a query is then not ranked for itself. With labels, row numbers of the
-        queries or how many to choose, as in `mean_average_precision`.
+        ``documents``; a query is then excluded from its own ranking. With labels, row numbers of
+        the queries or how many to choose, as in `mean_average_precision`.
     k : int or None, default=10
         How many documents are looked at; None for all.
 

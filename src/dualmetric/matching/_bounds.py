@@ -142,7 +142,7 @@ def rounded_up(number: float) -> int:
 
 
 def odds_scale(prevalence: float | None, share: float) -> float:
-    """Odds of a match in use over those among the labelled pairs."""
+    """Odds of a match among the target pairs over those among the labelled pairs."""
     if prevalence is None:
         return 1.0
     return prevalence * (1.0 - share) / ((1.0 - prevalence) * share)

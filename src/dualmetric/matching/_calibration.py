@@ -11,9 +11,9 @@ from .._types import Array
 from ..supervision._base import folds_of
 
 FORM_NAMES = {
-    "logistic": "logistic regression of the distance",
-    "squared": "logistic regression of the squared distance",
-    "isotonic": "isotonic regression of the distance",
+    "logistic": "logistic regression on the distance",
+    "squared": "logistic regression on the squared distance",
+    "isotonic": "isotonic regression on the distance",
 }
 FORMS = tuple(FORM_NAMES)
 _FOLDS = 5

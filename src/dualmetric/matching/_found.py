@@ -11,9 +11,9 @@ class NotEnoughPairsError(ValueError):
     Attributes
     ----------
     needed : int or None
-        About how many more labelled pairs of the same kind are needed. None if more pairs are
-        unlikely to help, if more than 100 times as many are needed, or if the pairs are too few to
-        estimate it.
+        About how many more labelled pairs are needed, chosen in the same way. None if more pairs
+        are unlikely to help, if more than 100 times as many are needed, or if the pairs are too few
+        to estimate it.
     best : float
         The best value of the rate that was measured, without any guarantee. For the precision, it
         is the best of the thresholds that accept at least 20 pairs.

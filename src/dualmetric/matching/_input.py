@@ -29,8 +29,8 @@ def metric_of(given: Any) -> Metric:
         return found
     if hasattr(given, "fit") and not isinstance(given, type):
         raise ValueError(
-            f"metric must be fitted: call fit of {type(given).__name__} first, with other pairs "
-            "than these"
+            f"metric must be fitted: call {type(given).__name__}.fit first, on pairs other than "
+            "these"
         )
     raise TypeError(
         f"metric must be a Metric or a fitted estimator of dualmetric; got {type(given).__name__}"
@@ -62,7 +62,7 @@ def labelled_pairs(metric: Metric, X: Any, y: Any, groups: Any) -> Labelled:
     named.groups = given
     pairs = named.check(n)
     if pairs.same.all():
-        raise ValueError("no pair is different: give labelled pairs that are different, too")
+        raise ValueError("no pair is labelled as different: add some")
     distance = distances(metric, rows, pairs.index)
     if not np.isfinite(distance).all():
         place = int(np.flatnonzero(~np.isfinite(distance))[0])
@@ -108,11 +108,11 @@ def check_share(value: Any, name: str, n_pairs: int = 0) -> None:
     if name in ("precision", "recall") and isinstance(value, Real) and value == 1.0:
         best = exact_lower(n_pairs, n_pairs, 0.95)
         raise ValueError(
-            f"{name}=1 cannot be guaranteed by any number of pairs: even if all {n_pairs:,} pairs "
-            f"were right, the guarantee would be {best:.5f} with 95 % confidence. Ask for less "
-            "than 1"
+            f"{name}=1 cannot be guaranteed by any number of pairs. With {n_pairs:,} pairs, at "
+            f"most {name}={best:.5f} can be guaranteed with 95 % confidence: ask for a value "
+            "below 1"
         )
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
         per_cent = isinstance(value, Real) and 1.0 < float(value) < 100.0
         hint = f": for {value:g} %, give {float(value) / 100:g}" if per_cent else ""
-        raise ValueError(f"{name} must be between 0 and 1, both excluded; got {value!r}{hint}")
+        raise ValueError(f"{name} must be strictly between 0 and 1; got {value!r}{hint}")

@@ -50,12 +50,13 @@ first k that allows three (or two, or one, if there are few same pairs). Each ma
 probability δ/2; if the first passes all its tests, the second may err with probability δ (the
 fallback procedure of Wiens).
 
-**The share of same pairs in use** (prevalence q) may differ from that of the labelled pairs, s. The
-odds of a match at t are then those of the labelled pairs times q(1 − s)/((1 − q)s). So a precision
-π in use is a precision π′ among the labelled pairs, with odds multiplied by (1 − q)s/(q(1 − s)).
-Given how many pairs of each kind are labelled, the numbers of accepted pairs of each kind are
-independent and binomial. If they were Poisson, the number of errors, given their sum, would be
-binomial. They vary less than that, so the bound is conservative.
+**The share of same pairs among the target pairs**, to which the matcher will be applied, is the
+prevalence q. It may differ from the share s among the labelled pairs. The odds of a match at t are
+then those of the labelled pairs times q(1 − s)/((1 − q)s). So a precision π among the target pairs
+is a precision π′ among the labelled pairs, with odds multiplied by (1 − q)s/(q(1 − s)). Given how
+many pairs of each kind are labelled, the numbers of accepted pairs of each kind are independent and
+binomial. If they were Poisson, the number of errors, given their sum, would be binomial. They vary
+less than that, so the bound is conservative.
 """
 
 from collections.abc import Callable, Iterator
@@ -351,7 +352,9 @@ def _refusal(
         message += f": {tried[0].total:,} of them are {kind}, which is too few"
     if factor <= _MOST_TIMES:
         needed = rounded_up((factor - 1.0) * n)
-        message += f". Label about {needed:,} more pairs of the same kind, or {easier}"
+        message += (
+            f". Label about {needed:,} more pairs, chosen in the same way as these, or {easier}"
+        )
         return NotEnoughPairsError(message, needed, best)
     reached = [test.total for test in tried if test.errors <= allowed * test.total + 1e-9]
     if target != "precision":
@@ -359,7 +362,8 @@ def _refusal(
     elif reached:
         message += (
             f". At most {max(reached):,} accepted pairs reach the target, too few to say how many "
-            f"more are needed: label more pairs of the same kind, use a better metric, or {easier}"
+            "more are needed: label more pairs, chosen in the same way as these, use a better "
+            f"metric, or {easier}"
         )
     else:
         message += f". More pairs are unlikely to help: use a better metric, or {easier}"

@@ -147,14 +147,13 @@ def vectors_of(metric: Any, X: Any) -> Any:
 
 
 def warn_of_other_pairs(threshold: Threshold | float, probability: Array) -> None:
-    """Warn if fewer of the pairs found are the same than the threshold promises."""
+    """Warn if fewer of the pairs found are the same than the threshold guarantees."""
     if not isinstance(threshold, Threshold) or threshold.target != "precision":
         return
     if len(probability) and 1.0 - probability.mean() > 2.0 * (1.0 - threshold.value):
         warn(
-            f"the threshold promises a precision of {threshold.value:g} for pairs like the "
-            "labelled ones, but the pairs found have a mean probability of only "
-            f"{probability.mean():.3g}, because fewer of all pairs of rows are the same. Label "
-            "pairs that duplicates returns, or fit the matcher with prevalence, the share of same "
-            "pairs among all"
+            f"the threshold guarantees precision {threshold.value:g} for pairs like the labelled "
+            f"ones. The pairs found have a mean probability of only {probability.mean():.3g}, "
+            "because matches are rarer among all pairs of rows. Label some of the pairs found, or "
+            "fit the matcher with prevalence, the share of matches among all pairs"
         )

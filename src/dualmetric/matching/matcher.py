@@ -42,7 +42,7 @@ class Band(NamedTuple):
     different : Threshold
         Pairs beyond this distance are rejected without review.
     share : float
-        Estimated share of the pairs in use that lie between the two.
+        Estimated share of the target pairs that lie between the two.
     """
 
     same: Threshold
@@ -63,9 +63,9 @@ class Matcher(BaseEstimator):
     metric : Metric or fitted estimator
         The distance. It is used as it is, and not learned again.
     calibration : {"auto", "logistic", "squared", "isotonic"}, default="auto"
-        How the distance becomes a probability: by logistic regression of the distance or of its
-        square, or by isotonic regression. "auto" chooses the one with the smallest log loss on
-        pairs of held-out entities.
+        How the distance becomes a probability: by logistic regression on the distance or on its
+        square, or by isotonic regression on the distance. "auto" chooses the one with the smallest
+        log loss on pairs of held-out entities.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Matcher(BaseEstimator):
     has_groups_ : bool
         Whether entities were given to ``fit``; otherwise each row is an entity of its own.
     odds_scale_ : float
-        The odds of a match in use, divided by those among the labelled pairs.
+        Odds of a match among the target pairs, divided by those among the labelled pairs.
     n_features_in_ : int
         Number of features of the metric.
 
@@ -115,14 +115,14 @@ class Matcher(BaseEstimator):
             Rows in the features of the metric.
         y : Pairs
             Labelled pairs, both same and different. They should be drawn in the same way as the
-            pairs in use, to which the matcher will be applied. A repeated pair counts once. A pair
-            that is given both as same and as different is left out, with a warning. Weights are
-            not used.
+            target pairs: the pairs that the matcher will be applied to. A repeated pair counts
+            once. A pair that is given both as same and as different is left out, with a warning.
+            Weights are not used.
         groups : array-like of shape (n_rows,), optional
             The entity of each row. Pairs that share an entity are not independent evidence. By
             default ``y.groups``; without these, each row is an entity of its own.
         prevalence : float, optional
-            Share of same pairs among the pairs in use, if it differs from the share among the
+            Share of same pairs among the target pairs, if it differs from their share among the
             labelled pairs. Apart from that, the distances of same pairs are assumed to have the
             same distribution in both, and so are those of different pairs.
 
@@ -159,12 +159,12 @@ class Matcher(BaseEstimator):
         return self
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B.
+        """Distance between each row of A and the corresponding row of B.
 
         Parameters
         ----------
         A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
-            Each row of A is compared with the same row of B.
+            Each row of A is compared with the corresponding row of B.
 
         Returns
         -------
@@ -175,17 +175,18 @@ class Matcher(BaseEstimator):
         return np.asarray(to_numpy(self.metric_.distance(A, B)), dtype=np.float64)
 
     def decision_function(self, A: Any, B: Any) -> Array:
-        """Log-odds of a match between each row of A and the same row of B.
+        """Log-odds of a match between each row of A and the corresponding row of B.
 
         Parameters
         ----------
         A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
-            Each row of A is compared with the same row of B.
+            Each row of A is compared with the corresponding row of B.
 
         Returns
         -------
         ndarray of shape (n_pairs,)
-            Logarithm of the odds in use; above 0, a match is more likely than not.
+            Logarithm of the odds among the target pairs (see `fit`); above 0, a match is more
+            likely than not.
         """
         return self.log_odds(self.distance(A, B))
 
@@ -200,18 +201,18 @@ class Matcher(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_pairs,)
-            Logarithm of the odds in use.
+            Logarithm of the odds among the target pairs (see `fit`).
         """
         self._check()
         return self.calibration_.log_odds(np.asarray(distance)) + np.log(self.odds_scale_)
 
     def predict_proba(self, A: Any, B: Any) -> Array:
-        """Probability of a match between each row of A and the same row of B.
+        """Probability of a match between each row of A and the corresponding row of B.
 
         Parameters
         ----------
         A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
-            Each row of A is compared with the same row of B.
+            Each row of A is compared with the corresponding row of B.
 
         Returns
         -------
@@ -222,12 +223,12 @@ class Matcher(BaseEstimator):
         return np.column_stack([1.0 - same, same])
 
     def predict(self, A: Any, B: Any, threshold: Threshold | float | None = None) -> Array:
-        """Whether each row of A and the same row of B are the same.
+        """Predict whether each row of A matches the corresponding row of B.
 
         Parameters
         ----------
         A, B : {array-like, sparse matrix, data frame} of shape (n_pairs, n_features)
-            Each row of A is compared with the same row of B.
+            Each row of A is compared with the corresponding row of B.
         threshold : Threshold or float, optional
             Rows up to this distance are the same. By default, rows are the same if the probability
             of a match is at least ½.
@@ -263,8 +264,8 @@ class Matcher(BaseEstimator):
             the target (for ``recall``, the strictest).
         confidence : float, default=0.95
             If labelled pairs were drawn many times, at least this share of the thresholds would
-            keep the guarantee. It holds for pairs in use that are drawn as the labelled pairs were
-            (with ``prevalence``, as the labelled pairs of each kind were).
+            keep the guarantee. It holds for target pairs that are drawn in the same way as the
+            labelled pairs (with ``prevalence``, as the labelled pairs of each kind).
         hubs : bool, default=False
             Whether to allow for hubs: entities that are close to all others. By chance, the
             labelled pairs may contain none of them. This matters if entities have several labelled
@@ -472,7 +473,7 @@ class Matcher(BaseEstimator):
         """Score the probabilities on pairs that the matcher was not fitted to.
 
         If ``prevalence`` was given to `fit`, same and different pairs are weighted so that the
-        scores are those in use.
+        scores are those of the target pairs.
 
         Parameters
         ----------
@@ -482,7 +483,7 @@ class Matcher(BaseEstimator):
             Labelled pairs, both same and different.
         groups : array-like of shape (n_rows,), optional
             The entity of each row, as in `fit`. If groups were given to `fit` too, an entity that
-            occurs in both is an error.
+            occurs in both raises a ValueError.
 
         Returns
         -------
@@ -554,7 +555,7 @@ class Matcher(BaseEstimator):
 
     @property
     def odds_scale_(self) -> float:
-        """Odds of a match in use, divided by those among the labelled pairs."""
+        """Odds of a match among the target pairs, divided by those among the labelled pairs."""
         return odds_scale(self.prevalence_, float(np.mean(self.pairs_.same)))
 
     def _check(self) -> None:

@@ -482,7 +482,7 @@ class Comparisons(Supervision):
         return within_pairs(X, *np.ascontiguousarray(pairs.T))
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
-        """Hold out one quarter of the comparisons after the other, or one of ``cv`` parts."""
+        """Hold out one quarter of the comparisons after the other, or one of ``cv`` folds."""
         from sklearn.model_selection import KFold
 
         if isinstance(cv, str):
@@ -493,8 +493,8 @@ class Comparisons(Supervision):
         places = np.arange(len(self))
         if len(places) < 8:
             raise ValueError(
-                f"settings are compared on held-out {self._what}, which needs at least eight of "
-                f"them; got {len(places)}. Use DuRP with settings of your own"
+                f"MetricCV needs at least eight {self._what} to compare settings; got "
+                f"{len(places)}. Add some, or use DuRP with fixed settings"
             )
         if cv is None:
             cv = KFold(4, shuffle=True, random_state=seed)

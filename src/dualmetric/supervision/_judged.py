@@ -203,14 +203,14 @@ class Judged(Supervision):
         ``"queries"`` takes them at random, or by group. ``"documents"`` takes them with all queries
         that share relevant documents with them, so that no document that is relevant to a held-out
         query is judged in training. None does both: the second then only says which metrics are
-        worse than the plain distance. A number is that of folds of ``"queries"``; a splitter is
-        given the queries, and their groups.
+        worse than the plain distance. A number is the number of folds of ``"queries"``;
+        a splitter is given the queries, and their groups.
         """
         asked = np.unique(self.index[self.grade > 0, 0])
         if len(asked) < 4:
             raise ValueError(
-                "settings are compared on held-out queries, which needs at least four with a "
-                f"relevant document; got {len(asked)}. Use DuRP with settings of your own"
+                "MetricCV needs at least four queries with a relevant document to compare "
+                f"settings; got {len(asked)}. Add queries, or use DuRP with fixed settings"
             )
         if isinstance(cv, str) and cv not in self.cvs:
             raise ValueError(

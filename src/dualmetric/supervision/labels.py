@@ -263,8 +263,8 @@ def _check_part(codes: Array, purpose: str) -> None:
     if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
         raise ValueError(
             f"after some rows are held out, too few rows or classes are left to {purpose}: at "
-            "least two classes are needed, and one with two rows. Use DuRP with settings of your "
-            "own, or another cv"
+            "least two classes are needed, and one with two rows. Use DuRP with fixed settings, or "
+            "another cv"
         )
 
 

@@ -59,7 +59,7 @@ def mine_negatives(
     depth : int, default=100
         How many of the nearest documents to look at, not counting relevant ones.
     relative_margin : float, optional
-        Skip documents that are closer than 1 + ``relative_margin`` times the distance of the
+        Skip documents that are closer than (1 + ``relative_margin``) times the distance of the
         nearest relevant document: they may be relevant but not judged. None skips none. Check that
         it helps: the documents that it skips are also those from which most is learned.
 

@@ -37,10 +37,10 @@ class Pairs(Supervision):
     """Pairs of rows, the same or different: "these two records are one product".
 
     Each pair that is the same is compared with pairs that are different, so no threshold is
-    learned; it is chosen afterwards. If no pair is different, random pairs of rows that are not
-    known to be the same are used instead. A pair that is given several times counts once; a pair
-    that is given both as the same and as different is left out. Pairs say little about each row, so
-    learn from them with ``prior="identity"``.
+    learned; it is chosen afterwards. If no pair is labelled as different, random pairs of rows that
+    are not known to be the same are used instead. A pair that is given several times counts once; a
+    pair that is given both as the same and as different is left out. Pairs say little about each
+    row, so learn from them with ``prior="identity"``.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class Pairs(Supervision):
         Row numbers of X, counted from 0. For a data frame these are positions, not labels of its
         index.
     same : array-like of shape (N,), optional
-        True or 1 for pairs that are the same, False, 0 or −1 for those that are not. None says
-        that all are the same.
+        True or 1 for pairs that are the same, False, 0 or −1 for those that are not. None labels
+        all pairs as the same.
     weight : array-like of shape (N,), optional
         How much each pair counts; 1 if None.
     groups : array-like of shape (n_rows,), optional
@@ -111,8 +111,8 @@ class Pairs(Supervision):
         if not same[keep].any():
             left_out = " (pairs of weight 0 and contradictions are left out)"
             raise ValueError(
-                f"no pair is the same{left_out if same.any() else ''}: give at least one pair that "
-                "is the same, to compare with pairs that are different"
+                f"no pair is labelled as the same{left_out if same.any() else ''}: add at least "
+                "one, to compare with pairs that are different"
             )
         new = copy(self)
         new.index, new.same, new.weight = compact(index[keep], n_rows), same[keep], weight[keep]
@@ -166,7 +166,7 @@ class Pairs(Supervision):
         return Comparisons(compact(index, X.shape[0]), np.ones(len(index)), weight)
 
     def _with_different(self, n_rows: int, rng: np.random.Generator) -> Self:
-        """The same; where no pair is different, with random ones not known to be the same."""
+        """The same; where all pairs are labelled as the same, with random different ones."""
         if not self.same.all():
             return self
         count = max(len(self), _FEWEST)
@@ -181,8 +181,8 @@ class Pairs(Supervision):
         drawn = drawn[free][:count]
         if not len(drawn):
             raise ValueError(
-                "no pair is different, and X has no other rows to draw pairs from: give pairs that "
-                "are different, or more rows"
+                "no pair is labelled as different, and X has no other rows to draw pairs from: add "
+                "such pairs, or rows"
             )
         new = copy(self)
         new.index = np.concatenate([self.index, drawn.astype(self.index.dtype)])
@@ -197,7 +197,7 @@ class Pairs(Supervision):
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
         """Hold out a quarter of the pairs, or those of a quarter of the groups.
 
-        A number is that of parts. A splitter is given the pairs.
+        A number is the number of folds. A splitter is given the pairs.
         """
         from sklearn.model_selection import StratifiedKFold
 
@@ -210,9 +210,9 @@ class Pairs(Supervision):
         n_same, n_all = np.count_nonzero(pairs.same), len(pairs)
         if min(n_same, n_all - n_same) < 4:
             raise ValueError(
-                "settings are compared on held-out pairs, which needs at least four that are the "
-                f"same and four that are different; got {n_same} and {n_all - n_same}. Use DuRP "
-                "with settings of your own"
+                "MetricCV needs at least four pairs of each kind to compare settings; got "
+                f"{n_same} that are the same and {n_all - n_same} that are different. Add pairs, "
+                "or use DuRP with fixed settings"
             )
         if self.groups is not None and isinstance(cv, Integral | None):
             yield from pairs._splits_by_group(4 if cv is None else int(cv), seed)
@@ -232,8 +232,8 @@ class Pairs(Supervision):
                 yield self._split(~out, out)
         if not n_yielded:
             raise ValueError(
-                "no part of the groups has pairs that are the same and pairs that are different, "
-                "and leaves some to learn from: give more groups or more pairs, or leave groups out"
+                "no fold of the groups has both same and different pairs with enough pairs left "
+                "for training: give more groups or more pairs, or leave groups out"
             )
 
     def _split(self, train: Array, test: Array) -> Split:

@@ -22,8 +22,8 @@ class Positives(Judged):
     n_negatives : int, default=30
         How many comparisons are drawn for each query.
     relative_margin : float, optional
-        Leave out documents that are closer than 1 + ``relative_margin`` times the distance of the
-        nearest chosen one: see `mine_negatives`.
+        Leave out documents that are closer than (1 + ``relative_margin``) times the distance of
+        the nearest chosen one: see `mine_negatives`.
     groups : array-like of shape (n_queries,), optional
         A group for each query (a user, a thread): `MetricCV` holds out whole groups.
 

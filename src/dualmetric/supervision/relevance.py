@@ -17,9 +17,9 @@ class Relevance(Judged):
     """Graded judgements: how relevant a document is to a query.
 
     Documents are compared within a query: those of a higher grade should be closer to it than those
-    of a lower one, and than documents that rank high and were not judged, which count as grade 0.
-    The weight of a comparison is the change in nDCG when the two documents are exchanged in the
-    plain ranking (or the prior's).
+    of a lower one. Highly ranked documents without a judgement count as grade 0. The weight of a
+    comparison is the change in nDCG when the two documents are exchanged in the plain ranking (or
+    the prior's).
 
     Parameters
     ----------

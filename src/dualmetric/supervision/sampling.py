@@ -43,9 +43,9 @@ def sampler_option() -> Any:
         "str",
         default="active",
         help='How to sample triplets: "active", as in the paper, ranks best, and "neighbors" '
-        "preserves k-NN accuracy. See `dualmetric.supervision.sampling`.",
+        "keeps k-NN accuracy. See `dualmetric.supervision.sampling`.",
         choices=SAMPLERS,
-        flag="active ranks best, neighbors protects k-NN accuracy.",
+        flag="How to sample triplets: active (best ranking) or neighbors (keeps k-NN accuracy).",
     )
 
 
