@@ -84,10 +84,10 @@ def test_npy_in_any_layout(tmp_path):
 def test_npy_of_what_is_more_than_a_matrix(tmp_path):
     with pytest.raises(ValueError, match=r"cannot centre rows and scale .*'cosine'.*: .* ONNX"):
         to_npy(make_metric("cosine"), tmp_path / "L.npy")
-    with pytest.raises(ValueError, match=r"\.npy matrix cannot weigh counts by tf-idf.*: .* ONNX"):
+    with pytest.raises(ValueError, match=r"\.npy matrix cannot weight counts by tf-idf.*: .* ONNX"):
         to_npy(make_metric(idf=True), tmp_path / "L.npy")
     # of several steps, that which fewest targets can do
-    with pytest.raises(ValueError, match="cannot weigh counts by tf-idf"):
+    with pytest.raises(ValueError, match="cannot weight counts by tf-idf"):
         to_npy(make_metric("cosine", idf=True), tmp_path / "L.npy")
     lift = Lift(np.zeros((3, 2)), 1.0)
     with pytest.raises(ValueError, match="cannot compute kernel values with landmarks"):
@@ -105,7 +105,7 @@ def test_an_identity_that_does_not_fit(tmp_path, monkeypatch):
 
 
 def faiss_distances(index, A, B):
-    """Distances of each row of A to the same row of B."""
+    """Distances of each row of A to the corresponding row of B."""
     index.add(B)
     squares, found = index.search(A, len(B))
     return np.sqrt(squares[found == np.arange(len(A))[:, None]])
@@ -461,7 +461,7 @@ def layer(metric):
     [(to_faiss, "FAISS"), (to_torch, "torch"), (layer, "sentence-transformers")],
 )
 def test_tfidf_is_refused_by_name(export, target):
-    with pytest.raises(ValueError, match=rf"{target} cannot weigh counts by tf-idf.*: .*ONNX"):
+    with pytest.raises(ValueError, match=rf"{target} cannot weight counts by tf-idf.*: .*ONNX"):
         export(make_metric(idf=True))
 
 

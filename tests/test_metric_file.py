@@ -453,8 +453,8 @@ DAMAGED = {
     "unknown distance": (file_bytes(distance="Cosine"), "'euclidean' or 'cosine'; got 'Cosine'"),
     "distance is null": (file_bytes(distance=None), "'euclidean' or 'cosine'; got None"),
     "distance is a list": (file_bytes(distance=["cosine"]), "'euclidean' or 'cosine'; got"),
-    "NaN": (file_bytes(not_finite(np.nan)), "holds NaN or infinity"),
-    "infinity": (file_bytes(not_finite(-np.inf)), "holds NaN or infinity"),
+    "NaN": (file_bytes(not_finite(np.nan)), "contains NaN or infinity"),
+    "infinity": (file_bytes(not_finite(-np.inf)), "contains NaN or infinity"),
     "other shape": (file_bytes(np.ones((4, 2))), r"over 5 features .* got \(4, 2\)"),
     "one dimension": (file_bytes(np.ones(5)), r"got \(5,\)"),
     "no directions": (file_bytes(np.ones((5, 0))), r"its factor, got F64 of shape \(5, 0\)"),
@@ -497,7 +497,7 @@ DAMAGED = {
     ),
     "landmarks and names of them": (
         lift_bytes(feature_names=["a"] * 7),
-        "7 feature names were given for 5",
+        "feature_names has 7 names for 5",
     ),
     "landmarks without gamma": (
         lift_bytes(gamma="absent"),
@@ -536,7 +536,7 @@ DAMAGED = {
     ),
     "outside nothing": (
         tensor_bytes({}, {"dualmetric": header(version=4, outside=0.5)}),
-        "outside needs a factor",
+        "outside > 0 needs a factor",
     ),
     "before is a list": (newest_bytes(before=[]), "its first step is not described"),
     "before is null": (newest_bytes(before=None), "its first step is not described"),
@@ -619,7 +619,7 @@ DAMAGED = {
     ),
     "no info": (file_bytes(info="absent"), "description is incomplete"),
     "info is a list": (file_bytes(info=[]), "description is incomplete"),
-    "too few names": (file_bytes(feature_names=["a"]), "1 feature names were given for 5"),
+    "too few names": (file_bytes(feature_names=["a"]), "feature_names has 1 names for 5"),
     "names are numbers": (file_bytes(feature_names=[1, 2, 3, 4, 5]), "names are not text"),
     "names are one text": (file_bytes(feature_names="abcde"), "names are not text"),
 }

@@ -171,7 +171,9 @@ def test_vectors_stand_beside_other_columns(tmp_path):
     texts = ["a", "b", "c", "d"]
     columns = {"id": texts, "vector": vectors(X), "more": vectors(X * 2), "label": y}
     write(tmp_path / "a.parquet", columns)
-    with pytest.raises(ValueError, match=r"2 columns of vectors, vector, more: name one of them"):
+    with pytest.raises(
+        ValueError, match=r"2 columns of vectors, vector, more: select one with --columns"
+    ):
         open_parquet(tmp_path)
     assert_array_equal(open_parquet(tmp_path, columns="more")[:], X * 2)
     assert_array_equal(open_parquet(tmp_path, "vector", label_column="id").labels(), texts)
@@ -297,7 +299,9 @@ def test_numbers_in_names_of_folders(tmp_path):
 def test_wrong_labels(tmp_path):
     X, y = make_data(30)
     write_folder(tmp_path, X, y)
-    with pytest.raises(ValueError, match=r"part-0\.parquet: there is no column 'kind'; there are"):
+    with pytest.raises(
+        ValueError, match=r"part-0\.parquet: it has no column 'kind': its columns are"
+    ):
         open_parquet(tmp_path, label_column="kind")
     write(tmp_path / "part-1.parquet", {"vector": vectors(X), "label": [None, *y[1:].tolist()]})
     with pytest.raises(ValueError, match=r"part-1\.parquet: row 0 has no label"):
@@ -310,7 +314,9 @@ def test_wrong_labels(tmp_path):
         open_parquet(tmp_path)
     for name in ("part-0", "part-1", "part-2"):
         write(tmp_path / f"{name}.parquet", {"vector": vectors(X)})
-    with pytest.raises(ValueError, match=r"no column .* is known to hold labels: open_parquet\("):
+    with pytest.raises(
+        ValueError, match=r"no label column was found in .*: name it with open_parquet\("
+    ):
         open_parquet(tmp_path).labels()
 
 
@@ -402,7 +408,7 @@ def test_files_unlike_the_first(columns, match, tmp_path):
         ({"x": [1.0]}, r"column 'z' holds nothing, but in .*a\.parquet it holds float64"),
         ({"x": [1.0], "z": [1]}, r"column 'z' holds int64, but in .*a\.parquet it holds float64"),
         ({"x": [1.0], "z": [1.0], "w": [1.0]}, r"column 'w' holds float64, but in .* nothing"),
-        ({"x": [1.0], "z": ["1"]}, "column 'z' holds string, not numbers: name it as"),
+        ({"x": [1.0], "z": ["1"]}, "column 'z' holds string, not numbers: if it holds"),
     ],
 )
 def test_columns_unlike_the_first(columns, match, tmp_path):
@@ -431,7 +437,7 @@ def test_what_is_no_table_of_features(tmp_path):
     with pytest.raises(ValueError, match="two columns 'x'"):
         open_parquet(tmp_path)
     write(file, {"x": [1.0]})
-    with pytest.raises(ValueError, match=r"there is no column 'z'; there are x$"):
+    with pytest.raises(ValueError, match=r"it has no column 'z': its columns are x$"):
         open_parquet(tmp_path, columns=["z"])
 
 
@@ -569,7 +575,10 @@ def test_nothing_is_half_written(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "m", "v.npy"]
     assert (tmp_path / "v.npy").read_text() == "before"
     done = run("transform", "m", "d", "-o", "d/v.parquet", code=2)
-    assert "--out: d/v.parquet is in d, which is read: choose another folder" in done.output
+    assert (
+        "--out: d/v.parquet is inside d, the folder that is being read: choose another folder"
+        in done.output
+    )
 
 
 def test_missing_numbers_are_named_by_file_and_row(tmp_path):

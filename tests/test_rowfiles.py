@@ -399,7 +399,7 @@ class TestCsv:
 
     def test_absent_column(self, folder):
         (folder / "a.csv").write_text(self.TEXT)
-        match = "there is no column 'kind'; there are width, height, label, depth$"
+        match = "it has no column 'kind': its columns are width, height, label, depth$"
         refused("a.csv", match, label_column="kind")
         names = [f"c{place}" for place in range(25)]
         (folder / "a.csv").write_text(csv_lines(",".join(names), ",".join("1" * 25)))
@@ -509,7 +509,7 @@ class TestParquet:
             ({"a": [1.0, 2.0], "b": ["1", "red"]}, "column 'b' holds string, not numbers"),
             ({"a": [1.0, None]}, "column 'a' is empty in row 1 "),
             ({"a": [1.0, 2.0], "label": ["x", None]}, "row 1 has no label"),
-            ({"u": [[1.0], [2.0]], "v": [[1.0], [2.0]]}, "2 columns of vectors, u, v: name one"),
+            ({"u": [[1.0], [2.0]], "v": [[1.0], [2.0]]}, "2 columns of vectors, u, v: select one"),
             ({"label": [1, 2]}, "no column of features"),
             ({"a": []}, "no rows"),
             ({"a": [1.0, np.inf]}, "row 1 .* infinity"),
@@ -521,7 +521,7 @@ class TestParquet:
 
     def test_absent_column(self, pa):
         self.write(pa, {"a": [1.0], "b": [2.0]})
-        refused("a.parquet", "there is no column 'kind'; there are a, b$", label_column="kind")
+        refused("a.parquet", "it has no column 'kind': its columns are a, b$", label_column="kind")
 
     def test_the_numbers_of_pandas_rows_are_no_feature(self, pa):
         pandas = pytest.importorskip("pandas")

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from dualmetric import DuOri, DuRP, Metric
 from dualmetric import updating as up
 from dualmetric._arrays import kernels
+from dualmetric.io import state_file
 from dualmetric.losses import LOSSES
 from dualmetric.supervision import Comparisons, Labels, Pairs, Positives, Triplets
 from makers import make_classes, make_clusters, make_sparse
@@ -277,6 +278,15 @@ def test_damaged_states_are_refused(tmp_path):
         save_file({**tensors, name: wrong}, path, metadata=header)
         with pytest.raises(ValueError, match="is damaged: "):
             DuOri.load_state(path)
+
+
+def test_a_state_of_a_newer_version(tmp_path, monkeypatch):
+    path = tmp_path / "s.safetensors"
+    with monkeypatch.context() as newer:
+        newer.setattr(state_file, "VERSION", 2)
+        DuOri(prior="identity").partial_fit(X0, Triplets(T0)).save_state(path)
+    with pytest.raises(ValueError, match=r"s\.safetensors was written by a newer .*: upgrade with"):
+        DuOri.load_state(path)
 
 
 def test_any_supervision_and_ids():

@@ -19,7 +19,9 @@ def open_frame(
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:
-        raise ValueError(f"{name} has several columns of the same name: {error}") from None
+        raise ValueError(
+            f"{name} has several columns of the same name ({error}): rename them"
+        ) from None
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
     if not isinstance(frame, nw.DataFrame):

@@ -44,8 +44,8 @@ def _read(path: Path) -> LabelledRows:
         reason = f"no array {error}" if isinstance(error, KeyError) else str(error)
         reason = reason.removeprefix(f"{path}: ")
         raise ValueError(
-            f"{path} is not a data file as expected, or is damaged ({reason or repr(error)}): "
-            "correct it, or get it again"
+            f"{path} is not a valid data file, or is damaged ({reason or repr(error)}): fix it, or "
+            "download it again"
         ) from None
 
 

@@ -58,7 +58,9 @@ def _data_folder() -> Path | None:
         return None
     folder = Path(named).expanduser()
     if not folder.is_dir():
-        raise FileNotFoundError(f"{DATA_VARIABLE} names {folder}, which is not a folder")
+        raise FileNotFoundError(
+            f"{DATA_VARIABLE} names {folder}, which is not a folder: set it to an existing folder"
+        )
     return folder
 
 

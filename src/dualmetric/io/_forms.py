@@ -243,7 +243,7 @@ def clean_labels(values: Array) -> Array:
 def without_labels(first: int, n_missing: int, n_rows: int) -> FileError:
     """The error for rows that have no label."""
     return FileError(
-        f"row {first} has no label (rows count from 0); {n_missing:,} of {n_rows:,} rows have "
+        f"row {first} has no label (row numbers start at 0); {n_missing:,} of {n_rows:,} rows have "
         "none: drop them. Labels(y) in Python takes missing labels as unknown"
     )
 
@@ -264,7 +264,7 @@ def label_column_of(names: Sequence[str], wanted: str | None) -> str | None:
     if wanted in names:
         return wanted
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    raise FileError(f"there is no column {wanted!r}; there are {shown}")
+    raise FileError(f"it has no column {wanted!r}: its columns are {shown}")
 
 
 def id_column_of(names: Sequence[str], label: str | None, features: Collection[str]) -> str | None:

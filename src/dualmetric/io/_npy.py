@@ -37,7 +37,9 @@ def read_npy(stream: BinaryIO, size: int | None = None, what: str = "it does not
     stream.seek(begin)
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
-        raise FileError(f"its arrays have version {version} of the format, for named fields")
+        raise FileError(
+            "it holds a structured array, which is not supported: save a plain array of numbers"
+        )
     shape, _, dtype = _HEADERS[version](stream)
     needed, held = math.prod(shape) * dtype.itemsize, size - (stream.tell() - begin)
     if min(shape, default=0) < 0 or (needed > held and not dtype.hasobject):

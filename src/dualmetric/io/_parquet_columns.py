@@ -49,7 +49,8 @@ def choose(
         vectors = [name for name in rest if _is_list(pa, schema.field(name).type)]
         if len(vectors) > 1:
             raise FileError(
-                f"it has {len(vectors)} columns of vectors, {', '.join(vectors)}: name one of them"
+                f"it has {len(vectors)} columns of vectors, {', '.join(vectors)}: select one with "
+                "--columns (columns=… in Python)"
             )
         wanted = vectors or rest
     if not wanted:
@@ -60,7 +61,8 @@ def choose(
     vectors = [name for name in found if found[name].width is not None]
     if vectors and len(found) > 1:
         raise FileError(
-            f"column {vectors[0]!r} holds vectors and cannot be combined: name it alone"
+            f"column {vectors[0]!r} holds vectors and cannot be combined with others: select it "
+            "alone with --columns (columns=… in Python)"
         )
     plain = [name for name in names if not _is_list(pa, schema.field(name).type)]
     return found, label, id_column_of(plain, label, found)
@@ -71,8 +73,9 @@ def _column(pa: Any, kind: Any, name: str, footer: Any) -> Column:
     number = kind.value_type if is_vector else kind
     if not _is_number(pa, number) and not pa.types.is_decimal(number):
         raise FileError(
-            f"column {name!r} holds {kind}, not numbers: name it as the column of labels, or name "
-            "the columns of features"
+            f"column {name!r} holds {kind}, not numbers: if it holds the labels, select it with "
+            "--labels (label_column=… in Python); otherwise select the features with --columns "
+            "(columns=… in Python)"
         )
     dtype = np.float64 if pa.types.is_decimal(number) else number.to_pandas_dtype()
     return Column(np.dtype(dtype), _length(footer, name) if is_vector else None)
@@ -130,7 +133,7 @@ def vectors_of(pa: Any, column: Any, name: str, width: int, first_row: int) -> A
     if values.null_count:
         raise FileError(
             f"the vector in row {first_row + first_null(values) // width} (counted from 0) of "
-            f"column {name!r} has a number missing"
+            f"column {name!r} has a number missing: fill it, or drop the row"
         )
     numbers: Array = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(-1, width)

@@ -16,7 +16,7 @@ _PREFIX, _SUFFIX = ".dualmetric-", ".part"
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write to a temporary file beside ``path`` and put it in place in one step.
+    """Write to a temporary file beside ``path``, and replace ``path`` by it atomically.
 
     A link stays a link: the file it points to is replaced. Errors of the system name ``path``.
     """

@@ -37,7 +37,7 @@ def to_npy(metric: Metric, path: str | os.PathLike[str]) -> None:
     metric : Metric
         A Euclidean metric without tf-idf or a lift, which a matrix cannot hold.
     path : str or path
-        File to write, in one step.
+        File to write. An existing file is replaced atomically.
     """
     _refuse_first_steps(metric, "a .npy matrix")
     if metric.kind == "cosine" or metric.first.kind == "cosine":
@@ -184,14 +184,15 @@ def to_onnx(metric: Any, path: str | os.PathLike[str]) -> None:
     (n, rank). `Metric` refuses negative counts; the model treats them as zero.
 
     The model of a `Matcher` has a second input ``others``, as many rows, and a second output
-    ``probability`` of shape (n, 1): that each row and the same row of the others are the same.
+    ``probability`` of shape (n, 1): that each row and the corresponding row of the others match.
 
     Parameters
     ----------
     metric : Metric or Matcher
         Any metric whose numbers take less than 2 GB in float32, or a fitted matcher for one.
     path : str or path
-        File to write, in one step; only if the model gives the same vectors as the metric.
+        File to write, only if the model gives the same vectors as the metric. An existing file is
+        replaced atomically.
     """
     onnx = import_extra("onnx", "onnx")
     onnxruntime = import_extra("onnxruntime", "onnx")
@@ -426,7 +427,7 @@ def _float32(array: Array, name: str) -> Array:
     if peak and not 1e-15 < peak < 1e15:  # squares must fit, too
         raise ValueError(
             f"the {name} of this metric has numbers as large as {peak:.1e}, whose squares are out "
-            "of the range of float32: learn it on rows in another unit"
+            "of the range of float32: rescale the rows, and fit again"
         )
     return np.ascontiguousarray(array, dtype=np.float32)
 
@@ -442,7 +443,7 @@ def _refuse_first_steps(metric: Metric, target: str) -> None:
             f"{target} cannot scale blocks of features to length one, as this metric does "
             "(blocks): export it to ONNX, or pass metric.transform(X) instead of X"
         )
-    works = {"idf": "weigh counts by tf-idf", "lift": "compute kernel values with landmarks"}
+    works = {"idf": "weight counts by tf-idf", "lift": "compute kernel values with landmarks"}
     for step, work in works.items():
         if getattr(metric.first, step) is not None:
             raise ValueError(

@@ -128,8 +128,8 @@ class ParquetRows:
         name = self.label_column
         if name is None:
             raise ValueError(
-                f"no column of {self.files[0]} is known to hold labels: "
-                "open_parquet(path, label_column=...)"
+                f"no label column was found in {self.files[0]}: name it with "
+                "open_parquet(path, label_column=…)"
             )
         if name in self._files[0].folders:
             texts = [file.folders[name] for file in self._files]
@@ -225,7 +225,7 @@ def open_parquet(
         Column with the labels, or the name in ``name=value`` folders. By default ``label`` or
         ``y``, if there is one.
     drop : sequence of str, optional
-        Columns that are not features. A text column with a name such as ``id`` never is a feature.
+        Columns that are not features. A text column with a name such as ``id`` is never a feature.
 
     Returns
     -------

@@ -133,7 +133,7 @@ def write_rows(
     ids: Array | None = None,
     id_name: str | None = None,
 ) -> None:
-    """Write rows in the form given by the suffix, replacing the file in one step.
+    """Write rows in the form given by the suffix. An existing file is replaced atomically.
 
     Parameters
     ----------

@@ -94,6 +94,12 @@ def load(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Base, Kept]
     """Name of the estimator, its parameters, and its state."""
     path = Path(path)
     header, tensors = metric_file.read_file(path, _KEY, "a state: it was not written by save_state")
+    version = header.get("version")
+    if type(version) is int and version > VERSION:
+        raise ValueError(
+            f"{path} was written by a newer dualmetric (format {reprlib.repr(version)}, this one "
+            f"reads {VERSION}): upgrade with pip install -U dualmetric"
+        )
     try:
         return _made(header, tensors)
     except (FileError, KeyError, TypeError, ValueError) as error:
@@ -113,7 +119,7 @@ def _made(
     version, method, parameters = header["version"], header["method"], dict(header["parameters"])
     if version != VERSION:
         raise FileError(
-            f"it has version {reprlib.repr(version)}, but this dualmetric reads version 1"
+            f"it has version {reprlib.repr(version)}, but this dualmetric reads version {VERSION}"
         )
     d, n_rows, ids = header["n_features"], header["n_rows"], header["ids"]
     metrics = {
