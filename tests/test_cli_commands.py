@@ -191,12 +191,12 @@ class TestFit:
             assert line in done.stdout
         first, *_, said, last = done.stdout.splitlines()
         assert re.fullmatch(
-            r"Learned from 200 of 300 rows, 100 held out \(as test_idx says\), in \d+\.\d s\.",
+            r"Learned from 200 of 300 rows, 100 held out \(given by test_idx\), in \d+\.\d s\.",
             first,
         )
         assert re.match(
             r"mAP \d+\.\d %, up from \d+\.\d % with the plain \w+ distance "
-            r"\(95 % interval of the gain: \d+\.\d to \d+\.\d\)\.",
+            r"\(95 % interval of the gain: \d+\.\d to \d+\.\d points\)\.",
             said,
         )
         assert re.fullmatch(
@@ -352,8 +352,11 @@ class TestFit:
         assert " on held-out classes" in shown
         assert " of standardized columns" in shown
         assert "The table is for new rows of known classes." in shown
-        assert "On 30 rows that were not learned from, nor used for this choice:" in shown
-        said = "--cv with labels must be classes, or a number of parts of at least 2; got "
+        assert "On 30 rows, used neither for learning nor for this choice:" in shown
+        said = (
+            "--cv must be 'classes' or a number of folds of 2 or more when learning from labels; "
+            "got "
+        )
         for wrong in ("queries", "1", "x"):
             assert refused("fit", data, *few, "--cv", wrong) == f"{said}{wrong!r}"
         line = refused("fit", data, "--cv", 3)
@@ -403,14 +406,14 @@ class TestFit:
 
     def test_not_better(self, data):
         done = run("fit", data, "--method", "euclidean")
-        assert "│ saved: plain Euclidean │" in done.stdout
+        assert "│ plain Euclidean (saved) │" in done.stdout
         for text in (done.stdout, run("evaluate", "metric.safetensors", data).stdout):
             # nothing was learned, so there is no verdict
             assert "│ learned" not in text
             assert "with the plain" not in text
         run("fit", data, "--method", "euclidean", "--distance", "cosine", "--standardize")
         shown = run("info", "metric.safetensors").stdout
-        assert "│ saved: plain cosine, standardized, centered │" in shown
+        assert "│ plain cosine, standardized, centred (saved) │" in shown
         assert as_json("fit", data, "--method", "euclidean")["better"] is False
 
     def test_labels_as_text(self):
@@ -541,7 +544,9 @@ class TestHeldOut:
         X, y = make_rows(30)
         np.savez("narrow.npz", X=X[:, :4], y=y)
         line = refused("fit", data, "--test", "narrow.npz")
-        assert line.startswith("narrow.npz has rows of 4 features, but the metric is for rows of 6")
+        assert line == (
+            "--test: narrow.npz has 4 features, but DATA has 6: give rows with the same features"
+        )
         np.save("t.npy", X)
         assert refused("fit", data, "--test", "t.npy").startswith("--test: t.npy has no labels")
         assert "cannot be combined" in refused("fit", data, "--test", "t.npy", "--holdout", 0.1)
@@ -551,7 +556,7 @@ class TestHeldOut:
         monkeypatch.setattr(_learning, "VOTING_ROWS", 30)
         done = run("fit", data, "--json", "a.json")
         assert done.stderr == (
-            "dualmetric: note: scores are those of 20 held-out rows, chosen at random\n"
+            "dualmetric: note: scores are computed on 20 held-out rows chosen at random\n"
         )
         assert json.loads(Path("a.json").read_text())["rows"]["held_out"] == 20
 
@@ -573,7 +578,7 @@ class TestMaxRows:
     def test_fewer_rows(self, data, method):
         few = ("--rank", 2, "--shrinkage", 0.3, "--method", method)
         done = run("fit", data, "--max-rows", 60, *few, "--json", "a.json")
-        assert "Learned from 60 of 300 rows (at most --max-rows), 100 held out" in done.stdout
+        assert "Learned from 60 of 300 rows (limited by --max-rows), 100 held out" in done.stdout
         found = json.loads(Path("a.json").read_text())
         assert found["rows"] == {"used": 60, "given": 200, "held_out": 100}
         learned = Metric.load("metric.safetensors")
@@ -697,7 +702,7 @@ class TestTriplets:
         np.testing.assert_array_equal(found.factor, expected.metric_.factor)
         np.save("t.npy", triples[:4])
         line = refused("fit", "x.npy", "--triplets", "t.npy", "--method", "auto")
-        assert "needs at least eight of them; got 4" in line
+        assert "--method auto needs at least eight triplets to compare settings; got 4. " in line
 
     @pytest.mark.parametrize(
         ("text", "said"),
@@ -722,7 +727,9 @@ class TestTriplets:
         np.savez("t.npz", a=[1], b=[2])
         assert "one named 'triplets'" in refused("fit", data, "--triplets", "t.npz")
         (folder / "t.json").write_text("[]")
-        assert "triplets are read from .npy" in refused("fit", data, "--triplets", "t.json")
+        assert "t.json: it must be a .npy, .npz, .parquet, .csv or .tsv file; got .json" in refused(
+            "fit", data, "--triplets", "t.json"
+        )
         np.save("t.npy", [[200, 203, 201]])
         assert "all of them name held-out rows" in refused("fit", data, "--triplets", "t.npy")
 
@@ -1017,7 +1024,7 @@ class TestEvaluate:
             (["--names", "t.txt"], "--names: t.txt has 2 lines for 6 features"),
             (
                 ["--report", "a.html", "--texts", "t.txt", "--image-shape", "2x3"],
-                "give --texts or --image-shape",
+                "--texts and --image-shape cannot be combined",
             ),
         ],
     )
@@ -1031,7 +1038,7 @@ class TestEvaluate:
             importlib.import_module("dualmetric.cli.evaluate"), "EVALUATED_ROWS", 20
         )
         done = run("evaluate", learned, data)
-        assert done.stderr == "dualmetric: note: scores are those of 20 rows, chosen at random\n"
+        assert done.stderr == "dualmetric: note: scores are computed on 20 rows chosen at random\n"
 
 
 class TestVerdict:
@@ -1051,7 +1058,7 @@ class TestVerdict:
         return verdict(numbers, gain, method)
 
     def test_better(self):
-        # what may be chance is not told
+        # what may be due to chance is not told
         said = self.said(
             (0.5, 0.9, 0.6, 0.6, 1),
             (0.55, 0.9, 0.6, 0.6, 1),
@@ -1060,7 +1067,7 @@ class TestVerdict:
         )
         assert said == (
             "mAP 70.0 %, up from 55.0 % with the plain cosine distance (95 % interval of the gain: "
-            "10.0 to 20.0)."
+            "10.0 to 20.0 points)."
         )
 
     def test_better_but_not_in_everything(self):
@@ -1069,16 +1076,16 @@ class TestVerdict:
         )
         assert said.startswith("mAP 70.0 %, up from 50.0 % with the plain Euclidean distance (95 %")
         assert said.endswith(
-            "to 20.0). But P@1 80.0 %, down from 95.0 % with the plain cosine distance; 5-NN "
-            "62.0 %, down from 65.0 % with the plain Euclidean distance."
+            "to 20.0 points). But P@1 80.0 %, down from 95.0 % with the plain cosine distance; "
+            "5-NN 62.0 %, down from 65.0 % with the plain Euclidean distance."
         )
 
-    def test_a_gain_that_may_be_chance(self):
+    def test_a_gain_that_may_be_due_to_chance(self):
         scores = [(level, 0.9, 0.6, 0.6, 1) for level in (0.5, 0.4, 0.51)]
         assert self.said(*scores, interval=(-0.01, 0.03)) == (
-            "mAP 51.0 %, and 50.0 % with the plain Euclidean distance: the difference may be "
-            "chance (95 % interval of the gain: -1.0 to 3.0). Score on more data, or keep the "
-            "plain Euclidean distance."
+            "mAP 51.0 %, and 50.0 % with the plain Euclidean distance: the difference may be due "
+            "to chance (95 % interval of the gain: -1.0 to 3.0 points). Score on more data, or "
+            "keep the plain Euclidean distance."
         )
 
         scores[2] = (0.51, 0.8, 0.6, 0.6, 1)
@@ -1360,7 +1367,10 @@ class TestTransform:
         np.save("x.npy", make_rows()[0])
         before = (folder / "x.npy").read_bytes()
         line = refused("transform", learned, "x.npy", "-o", "./x.npy")
-        assert line == "--out: x.npy is another file of this command: choose another name"
+        assert line == (
+            "--out: x.npy is already used as an input or output of this command: choose another "
+            "name"
+        )
         assert (folder / "x.npy").read_bytes() == before
 
 
@@ -1414,7 +1424,10 @@ class TestExport:
 
     def test_unknown_form(self, learned, folder):
         line = refused("export", learned, "-o", "m.h5")
-        assert line == "--out: m.h5 must end in one of .npy, .onnx, .faiss, .pt, Dense"
+        assert line == (
+            "--out: m.h5 must end in .npy, .onnx, .faiss or .pt, or be a folder whose name ends in "
+            "Dense"
+        )
         assert not left(folder)
 
     def test_a_step_that_a_target_cannot_do(self, data, folder):
@@ -1650,7 +1663,7 @@ class TestBadInput:
     def test_absent_column(self, learned, folder):
         (folder / "a.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
         line = refused("fit", "a.csv", "--labels", "colour")
-        assert line == "a.csv: there is no column 'colour'; there are a, b, kind"
+        assert line == "a.csv: it has no column 'colour': its columns are a, b, kind"
 
     def test_labels_of_another_length(self, data, folder):
         np.save("y.npy", [1, 2, 3])
@@ -1666,8 +1679,8 @@ class TestBadInput:
         np.savez("a.npz", X=np.ones((4, 5)), y=[0, 0, 1, 1])
         for arguments in self.uses(learned, "a.npz"):
             assert refused(*arguments) == (
-                "a.npz has rows of 5 features, but the metric is for rows of 6: use rows made in "
-                "the same way, or fit again"
+                "a.npz has 5 features, but the metric takes 6: use rows with the same features, or "
+                "fit again"
             )
         assert left(folder) == ["a.npz"]
 
@@ -1763,7 +1776,7 @@ class TestBadInput:
             ["fit", data, "-o", "a", "--json", "a"],
         ):
             line = refused(*arguments)
-            assert "is another file of this command" in line or "must end in one of" in line
+            assert "is already used as an input or output" in line or "must end in .npy" in line
         assert not left(folder)
 
     def test_not_enough_memory(self, data, monkeypatch):

@@ -122,7 +122,10 @@ class TestPairs:
         run("fit", "x.npy", "--pairs", "p.npy", "--prior", "identity", "--holdout", 0)
         same_factor(DuRP(prior="identity", random_state=0).fit(X, Pairs(index[same == 1])))
         done = run("evaluate", "metric.safetensors", "x.npy", "--pairs", "p.npy")
-        assert "all pairs are the same: random pairs are used as different ones" in done.stderr
+        assert (
+            "no pair is labelled as different, so random pairs are used as different pairs"
+            in done.stderr
+        )
 
     def test_held_out_scores(self, pairs):
         _, index, _ = pairs
@@ -186,12 +189,12 @@ class TestPairs:
         if share:
             n = -(-len(index) // 4)
             assert done.stdout.startswith(f"On {n} pairs that fit held out, with")
-            assert f"only the {n} pairs held out count" in run(*match).stderr
+            assert f"only the {n} pairs that fit held out are used" in run(*match).stderr
         else:
             assert "the metric was learned from these pairs, so scores are too" in done.stderr
             said = refused(*match)
             assert "metric.safetensors was learned from the pairs in same.npy" in said
-            assert "give labelled pairs that were not learned from" in said
+            assert "run fit again with --holdout 0.25" in said
         done = run("evaluate", "metric.safetensors", "x.npz", "--pairs", "other.npy")
         assert "learned from" not in done.stderr
 
@@ -239,7 +242,7 @@ class TestPairs:
             ("0,1,1\n0,2,yes\n", "line 2 must be 2 row numbers"),
             ("0,1,1\n0,2.5,1\n", "line 2 must be 2 row numbers"),
             ("0,1,3\n", "same must hold True or 1"),
-            ("0,1,0\n", "no pair is the same"),
+            ("0,1,0\n", "no pair is labelled as the same"),
             ("", "pairs is empty"),
         ],
     )
@@ -283,12 +286,18 @@ class TestPairs:
             assert line == f"--pairs does not apply to --method {method}: use another method"
         auto = (*start, "p.csv", "--method", "auto")
         line = refused(*auto, "--cv", "queries")
-        assert line == "--cv with --pairs must be a number of parts of at least 2; got 'queries'"
+        assert line == (
+            "--cv must be a number of folds of 2 or more when learning from --pairs; got 'queries'"
+        )
         line = refused(*auto, "--scoring", "ndcg")
         assert line == "--scoring ndcg does not apply to pairs: use 'average_precision'"
         np.save("few.npy", [[0, 1, 1], [0, 2, 0]])
         line = refused(*start, "few.npy", "--method", "auto")
-        assert line.endswith("got 1 and 1. Use --method durp with settings of your own")
+        assert line == (
+            "--method auto needs at least four pairs of each kind to compare settings; got 1 that "
+            "are the same and 1 that are different. Add pairs, or use --method durp with fixed "
+            "settings"
+        )
         line = refused(*start, "few.npy")
         assert line.startswith("2 pairs are too few to hold some out: use --holdout 0")
 
@@ -353,7 +362,7 @@ class TestJudged:
         assert line.endswith(": to use ids, name their column or file with --ids")
         Path("ids.csv").write_text("q0,d0\nq1,q1\n")
         line = refused("fit", *base, "--positives", "ids.csv")
-        assert line.endswith("line 2: the id 'q1' is not among those of --ids")
+        assert line.endswith("line 2: the id 'q1' was not found in --ids: correct the id")
         line = refused("evaluate", "m", "x.csv", "--query-ids", "asked", "--positives", "c.csv")
         assert line == "--query-ids names the rows of --queries: give both or neither"
 
@@ -421,12 +430,15 @@ class TestJudged:
         expected.fit(documents, Relevance(table, queries))
         low, high = (f"{100 * end:.1f}" for end in expected.gain_interval_)
         assert done.stdout.splitlines()[1] == (
-            "Kept the plain cosine distance: on held-out queries, no learned distance is better by "
-            f"more than chance (recall@10 {100 * expected.best_score_:.1f} %; 95 % interval of the "
-            f"gain: {low} to {high})."
+            "Kept the plain cosine distance: on held-out queries, no learned distance is "
+            f"significantly better (recall@10 {100 * expected.best_score_:.1f} %; 95 % interval of "
+            f"the gain: {low} to {high} points)."
         )
         line = refused(*start, "--cv", "classes")
-        assert line.startswith("--cv with --relevance must be queries, documents, or a number of")
+        assert line == (
+            "--cv must be 'queries', 'documents' or a number of folds of 2 or more when learning "
+            "from --relevance; got 'classes'"
+        )
 
     def test_auto_of_new_documents(self, search):
         documents, queries, _ = search
@@ -437,7 +449,7 @@ class TestJudged:
         ours, plain = expected.new_documents_
         assert as_json(*start)["choice"]["new_documents"] == [ours, plain]
         shown = run(*start).stdout
-        assert shown.startswith("Tried to learn from 40 queries over 90 rows, in ")
+        assert shown.startswith("Compared methods on 40 queries over 90 rows, in ")
         assert "not judged in training" not in shown  # nothing was learned
         assert describe_new_documents(0.646, 0.66) == (
             "For queries about documents that were not judged in training: 64.6 %, 1.4 points "
@@ -486,7 +498,7 @@ class TestJudged:
         start = ("fit", "x.npy", "--relevance", "r.csv")
         np.save("narrow.npy", queries[:, :5])
         line = refused(*start, "--queries", "narrow.npy")
-        assert line.startswith("--queries: narrow.npy has rows of 5 features")
+        assert line.startswith("--queries: narrow.npy has 5 features, but DATA has 8: ")
         line = refused(*start, "--queries", "none.npy")
         assert line.startswith("--queries: none.npy does not exist")
         sp.save_npz("s.npz", sp.eye(3, 4, format="csr"))
@@ -546,8 +558,8 @@ class TestFolder:
     @pytest.mark.parametrize(
         ("name", "line", "said"),
         [
-            ("qrels/train.tsv", "nobody\td1\t1", "line 2: the query-id 'nobody' is not in queries"),
-            ("qrels/train.tsv", "q1\tnothing\t1", "line 2: the corpus-id 'nothing' is not in corp"),
+            ("qrels/train.tsv", "nobody\td1\t1", "line 2: the query-id 'nobody' was not found in"),
+            ("qrels/train.tsv", "q1\tnothing\t1", "line 2: the corpus-id 'nothing' was not found"),
             (
                 "qrels/train.tsv",
                 "q1\td1",

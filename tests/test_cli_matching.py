@@ -87,13 +87,18 @@ def test_pairs_may_name_rows_by_their_ids(files):
     with open("bad.csv", "w") as stream:
         stream.write("000,00200,1\n001,nobody,0\n")
     arguments = ("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", "bad.csv")
-    assert "line 2: the id 'nobody' is not among those of --ids" in refused(*arguments)
+    missing = refused("match", "m.safetensors", "d.csv", "--ids", "name", "--pairs", "bad.csv")
+    assert (
+        "--ids: 'name' is neither a file nor a column of d.csv: its columns are a, b, id, c, d"
+        in missing
+    )
+    assert "line 2: the id 'nobody' was not found in --ids: correct" in refused(*arguments)
     with open("twice.txt", "w") as stream:
         stream.writelines(f"{max(row, 1)}x\n" for row in range(400))
     with open("bad.csv", "w") as stream:
         stream.write("3x,4x,1\n1x,2x,0\n")
     line = refused("match", "m.safetensors", "d.csv", "--ids", "twice.txt", "--pairs", "bad.csv")
-    assert "line 2: the id '1x' is that of rows 0 and 1" in line
+    assert "line 2: the id '1x' belongs to rows 0 and 1: ids must be unique" in line
     with open("bad.csv", "w") as stream:
         stream.write("3y,4y,1\n")
     line = refused("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", "bad.csv")
@@ -121,7 +126,7 @@ def test_hubs_need_more_pairs(files):
 def test_match_says_what_is_missing(files):
     done = run(*BASE)
     assert "No threshold: 600 labelled pairs cannot support precision ≥ 0.99" in done.stdout
-    assert "more pairs of the same kind" in done.stdout
+    assert "more pairs, chosen in the same way" in done.stdout
     assert Matcher.load("matcher.safetensors").metric_.n_features == 4
     # the matcher can replace the metric's own file
     run(*BASE, "-o", "m.safetensors")
@@ -204,7 +209,7 @@ def test_a_threshold_that_does_not_carry_over_is_noted(files):
     run(*BASE)
     np.save("x.npy", np.random.default_rng(0).normal(size=(3000, 4)))
     done = run("duplicates", "matcher.safetensors", "x.npy", "--precision", 0.9)
-    assert "promises a precision of 0.9 for pairs like the labelled ones" in done.stderr
+    assert "guarantees precision 0.9 for pairs like the labelled ones" in done.stderr
 
 
 def test_refusals(files):
@@ -214,7 +219,7 @@ def test_refusals(files):
     assert "make it with dualmetric match" in refused("duplicates", "none", "d.csv")
     assert "must end in .csv or .parquet" in refused(*base, "-o", "pairs.npy")
     line = refused(*base, "--precision", 1, "--recall", 1)
-    assert "--precision and --recall cannot be combined: give one" in line
+    assert "--precision and --recall cannot be combined: give one of them" in line
     for flag in (("--precision", 0.9), ("--hubs",), ("--confidence", 0.9)):
         line = refused(*base, *flag, "--threshold", 1)
         assert f"--threshold accepts pairs without a guarantee, so {flag[0]} does not apply" in line
@@ -228,10 +233,10 @@ def test_refusals(files):
         *BASE, "--groups", "p.csv"
     )
     assert "are the same file" in refused(*BASE, "--test-pairs", "./p.csv")
-    assert "prevalence must be between" in refused(*BASE, "--prevalence", 2)
+    assert "prevalence must be strictly between" in refused(*BASE, "--prevalence", 2)
     same = Pairs([[0, 1]])
     np.save("s.npy", same.index)
-    assert "no pair is different" in refused(*BASE[:4], "s.npy", "--ids", "id")
+    assert "no pair is labelled as different" in refused(*BASE[:4], "s.npy", "--ids", "id")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")

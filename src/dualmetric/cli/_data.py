@@ -104,7 +104,7 @@ def read_test_data(train: RowFile, path: Path, labels: str | None) -> tuple[Rows
     if labels is not None and _is_file(labels):
         labels = None  # those of the training rows only
     file, rows = read_data(path, labels, width, _columns_of(path, train.feature_names))
-    check_same_features(file, width, train.feature_names, path)
+    check_same_features(file, width, train.feature_names, path, "--test")
     if file.y is None:
         raise ValueError(
             f"--test: {path} has no labels to score by: use a format that holds them, such as .npz"
@@ -118,21 +118,33 @@ def numbers_to_score(file: RowFile) -> Array:
 
 
 def check_same_features(
-    file: RowFile, expected_width: int, expected_names: Sequence[str] | None, path: Path
+    file: RowFile,
+    expected_width: int,
+    expected_names: Sequence[str] | None,
+    path: Path,
+    option: str | None = None,
 ) -> None:
-    """Refuse rows of another width, or with columns of other names."""
+    """Refuse rows of another width, or with columns of other names.
+
+    They must fit DATA if the file was given by an option, and otherwise the metric.
+    """
     width = file.X.shape[1]
+    begin = f"{path}" if option is None else f"{option}: {path}"
     if width != expected_width:
+        other, remedy = "DATA has", "give rows with the same features"
+        if option is None:
+            other, remedy = "the metric takes", "use rows with the same features, or fit again"
         raise ValueError(
-            f"{path} has rows of {width:,} features, but the metric is for rows of "
-            f"{expected_width:,}: use rows made in the same way, or fit again"
+            f"{begin} has {width:,} feature{'s' if width > 1 else ''}, but {other} "
+            f"{expected_width:,}: {remedy}"
         )
     pairs = zip(file.feature_names or (), expected_names or (), strict=False)
     for place, (name, expected) in enumerate(pairs):
         if name != expected:
+            other = "the metric was learned with" if option is None else "DATA has"
             raise ValueError(
-                f"{path}: column {place} (counted from 0) is {name!r}, but the metric was "
-                f"learned with {expected!r} there: put the columns in the same order"
+                f"{begin}: column {place} (counted from 0) is {name!r}, but {other} {expected!r} "
+                "there: put the columns in the same order"
             )
 
 
@@ -147,17 +159,25 @@ def read_lines(path: Path | None, option: str, expected: int, noun: str) -> list
     return lines
 
 
-def read_texts(given: str | None, data: Path, n_rows: int) -> list[str] | None:
-    """Texts of the rows: the lines of a file, or a column where DATA is a table."""
+def column_of(data: Path, given: str | None, option: str = "--ids") -> str | None:
+    """The column of DATA that an option names; None if it names a file."""
     if given is None or not rowfiles.is_table(data) or Path(given).is_file():
-        return read_lines(None if given is None else Path(given), "--texts", n_rows, "row")
+        return None
     names = rowfiles.column_names(data)
     if given not in names:
         shown = ", ".join(names[:6]) + (f" … and {len(names) - 6} more" if len(names) > 6 else "")
         raise ValueError(
-            f"--texts: {given!r} is neither a file nor a column of {data}: its columns are {shown}"
+            f"{option}: {given!r} is neither a file nor a column of {data}: its columns are {shown}"
         )
-    return ["" if text is None else str(text) for text in read_column(data, given)]
+    return given
+
+
+def read_texts(given: str | None, data: Path, n_rows: int) -> list[str] | None:
+    """Texts of the rows: the lines of a file, or a column where DATA is a table."""
+    column = column_of(data, given, "--texts")
+    if column is None:
+        return read_lines(None if given is None else Path(given), "--texts", n_rows, "row")
+    return ["" if text is None else str(text) for text in read_column(data, column)]
 
 
 def read_column(path: Path, name: str) -> list[Any]:

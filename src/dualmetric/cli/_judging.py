@@ -80,9 +80,9 @@ def n_units(known: Any) -> int:
 
 
 def with_different(pairs: Any, n_rows: int) -> Any:
-    """The same; where no pair is different, with random ones, and a note."""
+    """The same; where no pair is labelled as different, with random ones, and a note."""
     if pairs.same.all():
-        note("all pairs are the same: random pairs are used as different ones")
+        note("no pair is labelled as different, so random pairs are used as different pairs")
     return pairs._with_different(n_rows, np.random.default_rng(0))
 
 

@@ -18,8 +18,8 @@ from ..io._npy import Archive, read_npy
 from ..io.parquet import import_pyarrow
 from ..io.rowfiles import RowFile
 from ..supervision import Comparisons, Pairs, Positives, Relevance, Triplets
-from ._data import check_same_features, is_search_folder, read_data, vectors_of
-from ._matching import ids_column, read_ids
+from ._data import check_same_features, column_of, is_search_folder, read_data, vectors_of
+from ._matching import read_ids
 from ._output import note
 
 _NUMBER = re.compile(r"[-+]?\d+")
@@ -108,12 +108,13 @@ def read_known(
     calls = [("--ids", names)] * kind.n_numbers  # what rows are called, by column
     if queries is not None:
         try:
-            column = ids_column(queries, query_ids)
+            column = column_of(queries, query_ids, "--query-ids")
             drop = () if column is None else (column,)
             found, asked = read_data(queries, None, rows.n_features, drop=drop)
-            check_same_features(found, rows.n_features, file.feature_names, queries)
+            check_same_features(found, rows.n_features, file.feature_names, queries, "--queries")
         except (ValueError, OSError) as error:
-            raise ValueError(f"--queries: {error}" if ids is None else str(error)) from error
+            named = ids is not None or str(error).startswith("--")
+            raise ValueError(str(error) if named else f"--queries: {error}") from error
         called = read_ids(queries, query_ids, asked.shape[0], "--query-ids")
         calls[0] = ("--query-ids", called)
         if ids is not None:
@@ -210,7 +211,8 @@ def _read(path: Path, flag: str, kind: _Kind, ids: Any, calls: list[Any]) -> Any
         return _read_text(path, kind, ids, calls)
     if path.suffix not in _PLAIN_FILES:
         raise ValueError(
-            f"{flag} are read from .npy, .npz, .parquet, or .csv or .tsv with {kind.line} per line"
+            "it must be a .npy, .npz, .parquet, .csv or .tsv file; got "
+            f"{path.suffix or 'a name without an ending'}"
         )
     if path.suffix == ".parquet":
         columns = import_pyarrow().parquet.read_table(path).columns
@@ -310,8 +312,10 @@ def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
 def _row_of(name: str, numbers_of: dict[str, list[int]], flag: str, place: int) -> int:
     found = numbers_of.get(name, [])
     if len(found) != 1:
-        what = f"that of rows {found[0]} and {found[1]}" if found else f"not among those of {flag}"
-        raise ValueError(f"line {place}: the id {name!r} is {what}")
+        what = f"was not found in {flag}: correct the id"
+        if found:
+            what = f"belongs to rows {found[0]} and {found[1]}: ids must be unique"
+        raise ValueError(f"line {place}: the id {name!r} {what}")
     return found[0]
 
 
@@ -319,5 +323,8 @@ def _rows(names: list[str], ids: Any, place: int) -> list[int]:
     for name, known, what in zip(names, ids, ("query", "corpus"), strict=True):
         if name not in known:
             file = {"query": "queries"}.get(what, what)
-            raise ValueError(f"line {place}: the {what}-id {name!r} is not in {file}.jsonl")
+            raise ValueError(
+                f"line {place}: the {what}-id {name!r} was not found in {file}.jsonl: correct the "
+                "id"
+            )
     return [known[name] for name, known in zip(names, ids, strict=True)]

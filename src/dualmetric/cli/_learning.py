@@ -217,7 +217,7 @@ def score(
     """
     X, y, _ = take_at_most(*queries, SCORED_ROWS)
     if len(y) < len(queries[2]):
-        note(f"scores are those of {len(y):,} held-out rows, chosen at random")
+        note(f"scores are computed on {len(y):,} held-out rows chosen at random")
     if np.unique(y, return_counts=True)[1].max() < 2:
         note("no class has two held-out rows, so there is nothing to score: use a larger --holdout")
         return None, None, len(y)

@@ -66,26 +66,18 @@ Groups = Annotated[
 
 def read_with_ids(metric: Any, data: Path, ids: str | None) -> tuple[Any, Any, list[Any] | None]:
     """File and rows of DATA, and the ids of the rows; a column of ids is not a feature."""
-    from ._data import read_data_for
+    from ._data import column_of, read_data_for
 
-    column = ids_column(data, ids)
+    column = column_of(data, ids)
     file, rows = read_data_for(metric, data, column)
     return file, rows, read_ids(data, ids, rows.shape[0])
 
 
-def ids_column(data: Path, ids: str | None) -> str | None:
-    """The column that --ids names; None if it names a file."""
-    from ..io import rowfiles
-
-    is_column = ids is not None and rowfiles.is_table(data) and not Path(ids).is_file()
-    return ids if is_column else None
-
-
 def read_ids(data: Path, ids: str | None, n_rows: int, option: str = "--ids") -> list[Any] | None:
     """Ids of the rows, from a column of DATA or a text file."""
-    from ._data import read_column, read_lines
+    from ._data import column_of, read_column, read_lines
 
-    if ids_column(data, ids) is not None:
+    if column_of(data, ids, option) is not None:
         found: list[Any] = read_column(data, str(ids))
         return found
     return read_lines(None if ids is None else Path(ids), option, n_rows, "row")
@@ -104,7 +96,7 @@ def find_threshold(
     asked = {name: value for name, value in given.items() if value is not None}
     if len(asked) > 1:
         raise ValueError(
-            " and ".join(f"--{name}" for name in asked) + " cannot be combined: give one"
+            " and ".join(f"--{name}" for name in asked) + " cannot be combined: give one of them"
         )
     return matcher.threshold(**asked, confidence=sure, hubs=hubs)
 

@@ -130,6 +130,9 @@ def in_flags(message: str) -> str:
     message = message.replace("use cv=None", "leave --cv out")
     message = re.sub(rf"\b({names})=('[^']*'|[-\w.]*\w)", flag, message)
     message = re.sub(r"(?<!--)\bshrinkage\b", "--shrinkage", message)
+    for name in ("max_components", "time_limit"):
+        message = message.replace(name, f"--{_flag_name(name)}")
+    message = message.replace("MetricCV", "--method auto")
     return re.sub(r"\b([uU]se) DuRP\b(?!\()", r"\1 --method durp", message)
 
 
@@ -141,8 +144,11 @@ def read_cv(text: str, method: str, known: str) -> int | str:
         return int(text)
     allowed = _CVS.get(known, ())
     if text not in allowed:
-        words = ", ".join((*allowed, "or a number of parts" if allowed else "a number of parts"))
-        raise ValueError(f"--cv with {known} must be {words} of at least 2; got {text!r}")
+        words = ", ".join(map(repr, allowed)) + (" or " if allowed else "")
+        raise ValueError(
+            f"--cv must be {words}a number of folds of 2 or more when learning from {known}; got "
+            f"{text!r}"
+        )
     return text
 
 

@@ -37,22 +37,24 @@ Names = Annotated[Path | None, file_option(help="Names of the features, one per 
 Pairs = Annotated[
     Path | None,
     file_option(
-        help="Pairs: on each line two row numbers, and 1 (the same) or 0 (different). Without the "
-        "third column, all pairs are the same. A .csv, .tsv, .npy, .npz or .parquet file."
+        help="Pairs. Each line holds two row numbers and 1 (same) or 0 (different). Without the "
+        "third column, all pairs are labelled as the same. A .csv, .tsv, .npy, .npz or .parquet "
+        "file."
     ),
 ]
 Positives = Annotated[
     Path | None,
     file_option(
-        help="Clicks: on each line the number of a query and of a document (a row of DATA) that is "
-        "right for it. Files as for --pairs."
+        help="Clicks. Each line holds a query number and the number of a document (a row of DATA) "
+        "that is relevant to it. Files as for --pairs."
     ),
 ]
 Relevance = Annotated[
     Path | None,
     file_option(
-        help="Judgements: on each line the numbers of a query and a document, and a grade from 0 "
-        "(not relevant). Files as for --pairs, or a sparse .npz of queries × documents."
+        help="Judgements. Each line holds a query number, a document number and a grade (0: not "
+        "relevant; higher is better). Files as for --pairs, or a sparse .npz of queries × "
+        "documents."
     ),
 ]
 Queries = Annotated[

@@ -65,7 +65,7 @@ def note(text: str) -> None:
 
 
 def check_output(path: Path | None, option: str, *inputs: Path | None) -> None:
-    """Raise now, not after the work, if a file cannot be written or is another file in use."""
+    """Raise now, not after the work, if a file cannot be written or is used already."""
     if path is None or (option == "--json" and path == STANDARD_OUTPUT):
         return
     from ..io.atomic import refuse_special
@@ -78,11 +78,13 @@ def check_output(path: Path | None, option: str, *inputs: Path | None) -> None:
         taken = Path(os.path.realpath(given))
         if real == taken:
             raise ValueError(
-                f"{option}: {path} is another file of this command: choose another name"
+                f"{option}: {path} is already used as an input or output of this command: choose "
+                "another name"
             )
         if path.suffix.lower() == ".parquet" and taken in real.parents:
             raise ValueError(
-                f"{option}: {path} is in {given}, which is read: choose another folder"
+                f"{option}: {path} is inside {given}, the folder that is being read: choose "
+                "another folder"
             )
 
 

@@ -125,10 +125,10 @@ def score_table(numbers: dict[str, Any], kept: str | None = None) -> Table:
 def plain_name(metric: Metric) -> str:
     """Name of a metric that is a plain distance, by what it does to the rows first."""
     first = metric.first
-    steps = {"tf-idf": first.idf, "standardized": first.blocks, "centered": metric.centre}
+    steps = {"tf-idf": first.idf, "standardized": first.blocks, "centred": metric.centre}
     done = [name for name, step in steps.items() if step is not None]
     names = [NAMES[plain_kind(metric)].removesuffix(" distance"), *done]
-    return f"saved: {', '.join(names)}"
+    return f"{', '.join(names)} (saved)"
 
 
 def plain_kind(metric: Metric) -> str:
@@ -177,7 +177,7 @@ def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> st
     """Whether learning was worth it, in words.
 
     ``gain`` has the intervals of the gains by plain distance; ``method`` is the name of the
-    estimator. Scores that got worse by more than chance are named.
+    estimator. Scores that got significantly worse are named.
     """
     first, *others = _keys(numbers)
     names = {key: ALL_HEADINGS[key].removesuffix(" %").rstrip(",") for key in (first, *others)}
@@ -185,7 +185,7 @@ def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> st
     plain = f"the {NAMES[rival]}"
     ours, theirs = (f"{100 * numbers[name][first]:.1f} %" for name in ("learned", rival))
     low, high = gain[rival][f"{first}_interval"]
-    interval = f"95 % interval of the gain: {100 * low:.1f} to {100 * high:.1f}"
+    interval = f"95 % interval of the gain: {100 * low:.1f} to {100 * high:.1f} points"
     if not is_better(numbers):
         advice = _OTHERWISE.get(str(method), _OTHER_SETTINGS)
         if first != "map" and method != "Euclidean":
@@ -195,8 +195,8 @@ def verdict(numbers: Numbers, gain: dict[str, Any], method: object = None) -> st
     said = f"{names[first]} {ours}, up from {theirs} with {plain} ({interval})."
     if not low > 0:
         said = (
-            f"{names[first]} {ours}, and {theirs} with {plain}: the difference may be chance "
-            f"({interval}). Score on more data, or keep {plain}."
+            f"{names[first]} {ours}, and {theirs} with {plain}: the difference may be due to "
+            f"chance ({interval}). Score on more data, or keep {plain}."
         )
     losses = []
     for key in others:

@@ -78,9 +78,14 @@ def _show(console: Any, result: dict[str, Any]) -> None:
     from ..datasets import DATA_VARIABLE
 
     memory, cache, data = (result[key] for key in ("memory_bytes", "numba_cache", "data_folder"))
-    state = f"{cache['loops']} compiled loops" if cache["loops"] else "empty: a fit fills it"
+    state = (
+        f"{cache['loops']} compiled loops" if cache["loops"] else "empty; the first fit fills it"
+    )
     if not cache["writable"]:
-        state = "cannot be written, so every run compiles again: set NUMBA_CACHE_DIR"
+        state = (
+            "cannot be written, so every run compiles again: set NUMBA_CACHE_DIR to a writable "
+            "folder"
+        )
     folder = data["folder"] or f"none: {DATA_VARIABLE} is not set"
     if data["folder"] and not data["exists"]:
         folder += " does not exist"

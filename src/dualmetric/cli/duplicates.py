@@ -38,8 +38,8 @@ def duplicates(
 ) -> None:
     """Find duplicates among all rows, as pairs and as clusters.
 
-    By default, the threshold is for a precision of 0.99, with 95 % confidence,
-    among pairs like the labelled ones. --precision, --recall or --fpr ask for
+    By default, the threshold guarantees a precision of 0.99, with 95 % confidence,
+    for pairs like the labelled ones. --precision, --recall or --fpr ask for
     another guarantee, and --threshold sets the distance itself.
     """
     import numpy as np

@@ -52,11 +52,11 @@ def evaluate(
     qrels/test.tsv), all given pairs or queries are scored.
     """
     from ..side_by_side import compare
-    from ._data import load_metric, read_data_for, read_lines, read_texts
+    from ._data import column_of, load_metric, read_data_for, read_lines, read_texts
     from ._judging import not_learned_from, score_known
     from ._known import noun_of, query_names, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
-    from ._matching import ids_column, read_ids
+    from ._matching import read_ids
     from ._output import check_output, make_console, note, write_file, write_json
     from ._progress import show_steps
     from ._scores import (
@@ -81,7 +81,7 @@ def evaluate(
     if report is None and (texts is not None or image_shape is not None):
         raise ValueError("--texts and --image-shape need --report, the page that shows them")
     if texts is not None and image_shape is not None:
-        raise ValueError("rows are shown as texts or as pictures: give --texts or --image-shape")
+        raise ValueError("--texts and --image-shape cannot be combined: give one of them")
     if report is not None and source is not None:
         if source[0] == "pairs":
             raise ValueError(
@@ -115,7 +115,7 @@ def evaluate(
 
     with show_steps() as steps:
         steps.begin("reading")
-        file, rows = read_data_for(learned, data, ids_column(data, ids) or labels)
+        file, rows = read_data_for(learned, data, column_of(data, ids) or labels)
         if source is not None:
             row_ids = read_ids(data, ids, rows.shape[0])
             known = read_known(source, data, file, rows, queries, row_ids, query_ids)
@@ -149,7 +149,7 @@ def evaluate(
     chosen, voters, held_out = rows_to_evaluate(learned, file, rows)
     X, y, scored = take_at_most(rows, file.y, chosen, EVALUATED_ROWS)
     if len(scored) < len(chosen):
-        note(f"scores are those of {len(scored):,} rows, chosen at random")
+        note(f"scores are computed on {len(scored):,} rows chosen at random")
     base = (None, None)
     if voters is not None:
         base = take_at_most(rows, file.y, voters, VOTING_ROWS)[:2]

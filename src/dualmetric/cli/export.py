@@ -34,7 +34,10 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
 
     is_folder = out.name.endswith(FOLDER)
     if not is_folder and out.suffix not in SUFFIXES:
-        raise ValueError(f"--out: {out.name} must end in one of {', '.join(SUFFIXES)}, {FOLDER}")
+        raise ValueError(
+            f"--out: {out.name} must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, or be a "
+            f"folder whose name ends in {FOLDER}"
+        )
     largest = out / "model.safetensors" if is_folder else out
     check_output(largest, "--out", metric)
     learned = load_metric(metric)

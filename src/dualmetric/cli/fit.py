@@ -31,28 +31,28 @@ _METHOD = (
     f"{', '.join(name for name in METHODS if name != 'auto')}."
 )
 _TRIPLETS = (
-    "Triplets: on each line three row numbers. The first row is closer to the second than to the "
-    "third. A .npy, .npz or .csv file."
+    "Triplets. Each line holds three row numbers: the first row is closer to the second than to "
+    "the third. A .csv, .tsv, .npy, .npz or .parquet file."
 )
 _COMPARISONS = (
-    "Comparisons: on each line four row numbers. The first two rows are closer than the last two. "
-    "Files as for --triplets, or the .jsonl file of dualmetric teach."
+    "Comparisons. Each line holds four row numbers: the first two rows are closer than the last "
+    "two. Files as for --triplets, or the .jsonl file of dualmetric teach."
 )
-_TFIDF = "DATA holds word counts: weight them by tf-idf. The metric then takes counts."
+_TFIDF = "DATA holds word counts: weight them by tf-idf. The saved metric then expects raw counts."
 _STANDARDIZE = (
     "Divide each column by its standard deviation before learning: for features in different "
-    "units. The metric then takes rows in their own units."
+    "units. The saved metric then expects rows in the original units."
 )
 _COLUMNS = "Columns of a table to learn from. Default: all but the labels."
 _DROP = "Columns of a table to leave out, such as ids."
 _TEST = "Score on the rows of this file, instead of held-out rows."
 _HOLDOUT = (
     "Share of the rows to hold out for scoring; 0 learns from all rows. Default: the rows in "
-    f"test_idx if DATA has it, else {HOLDOUT}. For pairs and queries: 0.25, or 0 with auto, which "
-    "holds out some itself."
+    f"test_idx if DATA has it, else {HOLDOUT}. For pairs and queries: 0.25; with --method auto 0, "
+    "because auto holds out data itself."
 )
 _CV = (
-    "How auto holds out data to choose by: a number of parts; classes (with labels); queries or "
+    "How auto holds out data to choose by: a number of folds; classes (with labels); queries or "
     "documents (with --positives or --relevance)."
 )
 
@@ -87,9 +87,9 @@ def fit(
 
     from .._version import __version__
     from . import _judging, _learning
-    from ._data import columns_in, read_data, read_lines, read_test_data
+    from ._data import column_of, columns_in, read_data, read_lines, read_test_data
     from ._known import noun_of, read_known, source_of
-    from ._matching import ids_column, read_ids
+    from ._matching import read_ids
     from ._output import check_output, make_console, note, write_json, writing
     from ._progress import show_steps
     from ._scores import as_kept, form_of, is_better, plain_name
@@ -115,7 +115,7 @@ def fit(
     if noun != "rows" and test is not None:
         raise ValueError(f"--test does not apply to --{kind}: score with dualmetric evaluate")
     features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop") or []
-    if (column := ids_column(data, ids)) is not None and column not in dropped:
+    if (column := column_of(data, ids)) is not None and column not in dropped:
         dropped.append(column)
     if tfidf and options.get("lift") == "rbf":
         raise ValueError("--tfidf and --lift rbf cannot be combined: give one of them")
@@ -137,7 +137,7 @@ def fit(
         raise ValueError(f"--for {use} and --lift rbf cannot be combined: give one of them")
     if use == "faiss" and tfidf:
         raise ValueError(
-            "--for faiss and --tfidf cannot be combined, because FAISS cannot weigh counts: leave "
+            "--for faiss and --tfidf cannot be combined, because FAISS cannot weight counts: leave "
             f"--for out, and index the vectors of dualmetric transform {out} DATA -o vectors.npy"
         )
     if cv is not None:
@@ -268,12 +268,12 @@ def _describe_rows(
     used = rows["used"]
     learned = f"all {total:,} rows" if used == total else f"{used:,} of {total:,} rows"
     if used < rows["given"]:
-        learned += " (at most --max-rows)"
+        learned += " (limited by --max-rows)"
     if test is not None:
         return f"{learned}, scored on {test}"
     if held_out is None:
         return f"{learned}, none held out"
-    how = "as test_idx says" if share is None else f"{100 * share:g} % of each class"
+    how = "given by test_idx" if share is None else f"{100 * share:g} % of each class"
     return f"{learned}, {len(held_out):,} held out ({how})"
 
 
@@ -292,13 +292,13 @@ def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None
         plain += " of standardized columns"
     score, before = (f"{100 * choice[key]:.1f} %" for key in ("score", "plain_score"))
     low, high = ("?" if end is None else f"{100 * end:.1f}" for end in choice["gain_interval"])
-    interval = f"95 % interval of the gain: {low} to {high}"
+    interval = f"95 % interval of the gain: {low} to {high} points"
     name = SCORES.get(choice["scoring"], choice["scoring"])
     if type(best).__name__ == "Euclidean":
         if choice["gain_interval"][0] is None:
             return estimator.recommend()
         return (
-            f"Kept {plain}: on {where}, no learned distance is better by more than chance ({name} "
+            f"Kept {plain}: on {where}, no learned distance is significantly better ({name} "
             f"{before}; {interval})."
         )
     return (
@@ -322,7 +322,9 @@ def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any])
     from ._scores import rank_in_words, score_table, verdict
 
     rows, scores, choice = result["rows"], result["scores"], result["choice"]
-    how = "Learned from" if choice is None or said["kept"] is None else "Tried to learn from"
+    how = "Learned from"
+    if said["kept"] is not None:  # nothing was learned
+        how = "Set up the plain distance from" if choice is None else "Compared methods on"
     console.print(f"{how} {said['learned']}, in {result['seconds']:.1f} s.")
     if choice is not None:
         console.print(said["choice"])
@@ -330,10 +332,10 @@ def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any])
             console.print(describe_new_documents(*choice["new_documents"]))
     if scores is not None:
         intervals = "" if noun == "rows" else ", with 95 % confidence intervals"
-        others = "" if choice is None else ", nor used for this choice"
-        console.print(
-            f"On {rows['held_out']:,} {noun} that were not learned from{others}{intervals}:"
-        )
+        which = " that were not learned from"
+        if choice is not None:
+            which = ", used neither for learning nor for this choice"
+        console.print(f"On {rows['held_out']:,} {noun}{which}{intervals}:")
         console.print(score_table(scores, said["kept"]))
         if said["kept"] is None:
             console.print(verdict(scores, said["gain"], result["method"]))

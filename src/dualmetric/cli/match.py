@@ -11,13 +11,14 @@ from ._options import DataFile, Json, MetricFile, Texts, file_option, out_option
 SUFFIX = ".safetensors"
 
 _PAIRS = (
-    "Labelled pairs that the metric was not learned from: on each line two row numbers (with "
-    "--ids, two ids in a text file), and 1 (the same) or 0 (different). A .csv, .tsv, .npy, .npz "
-    "or .parquet file."
+    "Labelled pairs that the metric was not learned from. Each line holds two row numbers (with "
+    "--ids, two ids in a text file) and 1 (same) or 0 (different). A .csv, .tsv, .npy, .npz or "
+    ".parquet file."
 )
 _TEST = "Other labelled pairs, to score the probabilities on."
 _PREVALENCE = (
-    "Share of same pairs among the pairs to decide on, if it differs from the labelled pairs."
+    "Share of same pairs among the pairs to decide on, if it differs from their share among the "
+    "labelled pairs."
 )
 _REPORT = "Write an HTML page with charts and the worst errors (on --test-pairs, if given)."
 
@@ -26,7 +27,7 @@ def match(
     metric: MetricFile,
     data: DataFile,
     pairs: Annotated[Path, file_option(help=_PAIRS)],
-    out: Annotated[Path, out_option(help="Where to write metric and matcher.")] = Path(
+    out: Annotated[Path, out_option(help="Where to write the metric and the matcher.")] = Path(
         f"matcher{SUFFIX}"
     ),
     precision: Precision = None,
@@ -44,9 +45,9 @@ def match(
 ) -> None:
     """Turn distances into probabilities of a match, and find a threshold with a guarantee.
 
-    Without --precision, --recall or --fpr, the threshold is for a precision of
-    0.99. If there are too few labelled pairs for the guarantee, the command says
-    how many more are needed, and no threshold is given.
+    Without --precision, --recall or --fpr, the threshold guarantees a precision
+    of 0.99. If there are too few labelled pairs for the guarantee, the command
+    says how many more are needed, and no threshold is given.
     """
     from dataclasses import asdict
 
@@ -68,8 +69,8 @@ def match(
         raise ValueError(f"--out: metric files must end in {SUFFIX}; got {out.name}")
     if test_pairs is not None and test_pairs.resolve() == pairs.resolve():
         raise ValueError(
-            "--test-pairs and --pairs are the same file, but scores are honest on other pairs "
-            "only: give another file"
+            "--test-pairs and --pairs are the same file: score on pairs that the matcher was not "
+            "fitted to"
         )
     if texts is not None and report is None:
         raise ValueError("--texts needs --report, the page that shows them")
@@ -85,11 +86,14 @@ def match(
         if known is None:
             raise ValueError(
                 f"--pairs: {metric} was learned from the pairs in {pairs}, so a threshold would be "
-                "wrong for other pairs: give labelled pairs that were not learned from, or use fit "
-                "--holdout 0.25 and then match with the same pairs, which takes those held out"
+                "wrong for other pairs: give other labelled pairs; or run fit again with --holdout "
+                "0.25, and match will use the pairs that fit held out"
             )
         if are_old:
-            note(f"{metric} was learned from {pairs}: only the {len(known):,} pairs held out count")
+            note(
+                f"{metric} was learned from {pairs}: only the {len(known):,} pairs that fit held "
+                "out are used"
+            )
         if test_pairs is not None:
             test = read_known(("pairs", test_pairs), data, file, rows, names=names)
             if not_learned_from(learned, test, rows)[1]:
@@ -137,7 +141,7 @@ def match(
     console.print(
         f"Fitted to {result['pairs']['same']:,} pairs that are the same and "
         f"{result['pairs']['different']:,} that are different; "
-        f"probability by {FORM_NAMES[result['calibration']]}."
+        f"probabilities by {FORM_NAMES[result['calibration']]}."
     )
     if scores is not None:
         console.print(

@@ -15,7 +15,7 @@ def neighbors(
     metric: MetricFile,
     data: DataFile,
     query: Annotated[list[str], typer.Option(metavar="ROW,…", help=_QUERY)],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many neighbours.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
     labels: Labels = None,
     json: Json = None,
 ) -> None:

@@ -25,7 +25,7 @@ def reproduce(
     datasets: Annotated[list[str] | None, _names(help=_DATASETS)] = None,
     experiments: Annotated[list[str] | None, _names(help=_PARTS)] = None,
     trials: Annotated[
-        int, typer.Option(min=1, help="How often to repeat each method that is random.")
+        int, typer.Option(min=1, help="Number of repetitions of each randomised method.")
     ] = 5,
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,

@@ -1,5 +1,6 @@
 """``dualmetric teach``: a page on which a person teaches a distance by clicking."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +12,14 @@ _TEXTS = (
     "Texts of the rows: a file with one per line, .jsonl with one JSON object per line, or a "
     "column if DATA is .csv or .parquet."
 )
-_IMAGES = "Folder with one picture per row; sorted by name, they have the order of the rows."
+_IMAGES = "Folder with one picture per row, in row order when sorted by name."
 _IMAGE_SHAPE = "The rows are pictures of this size: 28x28, for example, or 32x32x3."
 _COLUMNS = "Features to show, separated by commas. Default: the largest of each row."
 _JUDGEMENTS = (
     "File that keeps the judgements. If it exists, teaching continues from it. Default: the name "
     "of the metric, ending in .judgements.jsonl."
 )
-_BESIDE = "Also show the nearest rows of this metric file. May be repeated."
+_BESIDE = "Also show the nearest rows by the metric in this file. May be repeated."
 _DISTANCE = "The distance to start from and to correct: cosine or euclidean."
 
 
@@ -40,13 +41,15 @@ def teach(
     names: Names = None,
     labels: Labels = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses any free port.")
     ] = 0,
     seed: Seed = 0,
 ) -> None:
-    """Teach a distance by clicking, on a page in your browser. Only this computer can open it."""
-    from ._data import load_metric, read_data, read_lines, read_texts
-    from ._matching import ids_column
+    """Teach a distance by clicking, on a page in your browser.
+
+    The page can be opened only on this computer.
+    """
+    from ._data import column_of, load_metric, read_data, read_lines, read_texts
     from ._output import check_output, make_console, note, writing
 
     try:
@@ -60,6 +63,10 @@ def teach(
 
     if distance not in ("cosine", "euclidean"):
         raise ValueError(f"--distance must be cosine or euclidean; got {distance!r}")
+    given = {"texts": texts, "images": images, "image-shape": image_shape, "columns": columns}
+    flags = [f"--{name}" for name, value in given.items() if value is not None]
+    if len(flags) > 1:
+        raise ValueError(f"{' and '.join(flags)} cannot be combined: give one of them")
     log = judgements or out.with_suffix(".judgements.jsonl")
     text_file = None if texts is None else Path(texts)
     inputs = (data, text_file, names, *(beside or ()))
@@ -69,7 +76,7 @@ def teach(
         raise ValueError(f"--out: metric files must end in .safetensors; got {out.name}")
     open_port(port).close()  # said now, not after the rows were read
     lines: Any = text_file
-    column = ids_column(data, texts)  # such a column is not a feature
+    column = column_of(data, texts, "--texts")  # such a column is not a feature
     if column is not None:
         lines = read_texts(column, data, 0)
     file, rows = read_data(data, labels, drop=() if column is None else (column,))
@@ -82,7 +89,11 @@ def teach(
         X = weighting.weigh(X, idf)
         finish = lambda metric: metric.with_idf(idf)  # noqa: E731
     others = {path.stem: load_metric(path) for path in beside or ()}
-    content = make_content(X, feature_names, lines, images, image_shape, columns)
+    try:
+        content = make_content(X, feature_names, lines, images, image_shape, columns)
+    except (ValueError, FileNotFoundError) as error:  # begins with the name of an argument
+        named = re.sub(r"^(texts|images|columns)(?=:)|^image_shape\b", _as_flag, str(error))
+        raise ValueError(named) from error
     with writing(log):
         session = Session(X, distance=distance, path=log, feature_names=feature_names, seed=seed)
     if text := content.dominant():
@@ -111,8 +122,12 @@ def teach(
     console.print(f"{len(session.judgements)} judgements in {log}")
     if teaching.failure is not None:
         raise OSError(
-            f"{out} could not be written: {teaching.failure.strerror}; no judgement is lost: make "
-            "room, and run the same command again to save"
+            f"{out} could not be written: {teaching.failure.strerror}. Your judgements are safe. "
+            "Free some space or check permissions, then run the same command again"
         )
     if session.judgements:
         console.print(f"The metric is in {out}")
+
+
+def _as_flag(name: re.Match[str]) -> str:
+    return "--" + name[0].replace("_", "-")
