@@ -150,7 +150,7 @@ def test_agreement_by_hand():
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        (make_metric(n_landmarks=4), "kernel lift.*no map of queries alone"),
+        (make_metric(n_landmarks=4), "kernel lift.*no transformation of queries alone"),
         (make_metric(idf=True), "weights counts by tf-idf"),
         (Metric(None, before=make_metric(idf=True)), "weights counts by tf-idf"),
     ],

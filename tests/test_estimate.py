@@ -109,8 +109,8 @@ def test_a_fit_that_cannot_succeed_fails_at_once(learner, monkeypatch):
     monkeypatch.setattr("dualmetric._arrays.system.available_memory", lambda: need - 1)
     with pytest.raises(
         ValueError,
-        match=rf"{learner.__name__}.fit on 3,000 × 40 needs [\d.]+ .?B of memory and [\d.]+ .?B is "
-        r"available\..*estimate\(X\)",
+        match=rf"{learner.__name__}.fit on 3,000 × 40 needs [\d.]+ .?B of memory, but only "
+        r"[\d.]+ .?B is available\..*estimate\(X\)",
     ):
         model.fit(X, y)
     assert not hasattr(model, "comparisons_")

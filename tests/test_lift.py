@@ -150,7 +150,10 @@ def test_fewer_rows_than_landmarks():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.ones((20, D)), r"half of the pairs of rows are equal.*: remove duplicates"),
+        (
+            np.ones((20, D)),
+            r"at least half of all pairs of rows are duplicates.*: remove duplicates",
+        ),
         (make_rows(20, dtype=np.float32) * np.float32(1e25), "too large or too small .*float64"),
         (make_rows(20) * 1e-140, "too large or too small .*StandardScaler"),
         (sp.csr_array(make_rows(20)), "for dense rows .* use lift=None"),
@@ -229,13 +232,19 @@ def test_rows_too_large_for_their_squares():
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda metric: metric.matrix(), "no matrix over them; use transform or pairwise"),
-        (lambda metric: metric.explain([1] * D, [0] * D), "do not split .* without lift"),
-        (lambda metric: metric.top_features(0), "no weights for them; use one without lift"),
+        (lambda metric: metric.matrix(), "no matrix over the features: use transform or pairwise"),
+        (
+            lambda metric: metric.explain([1] * D, [0] * D),
+            "distances cannot be split by feature: use a metric without a lift",
+        ),
+        (
+            lambda metric: metric.top_features(0),
+            "no weights of features: use a metric without a lift",
+        ),
     ],
 )
 def test_what_is_not_linear_in_the_features(use, message):
-    with pytest.raises(ValueError, match=f"so it is not linear in the features: .*{message}"):
+    with pytest.raises(ValueError, match=f"this metric uses a kernel lift, so .*{message}"):
         use(make_metric())
 
 
@@ -278,16 +287,16 @@ def test_pickle():
     ("changes", "message"),
     [
         ({"lift": "rbf"}, r"must be a dualmetric\.lift\.Lift or None; got 'rbf'"),
-        ({"factor": None}, "a lift needs a factor: pass the one that rbf_lift returns"),
+        ({"factor": None}, "a lift needs a factor: pass the factor that rbf_lift returns"),
         ({"factor": np.ones((D, 2))}, r"by 9 landmarks must have shape \(9, rank\).* got \(5, 2\)"),
         ({"factor": np.ones((Q, 0))}, "rank at least 1"),
         ({"n_features": Q}, r"landmarks of a metric over 9 features .* got \(9, 5\)"),
-        ({"feature_names": ["a"] * Q}, "9 feature names were given for 5 features"),
+        ({"feature_names": ["a"] * Q}, "feature_names has 9 names for 5 features"),
         ({"idf": np.ones(D)}, "tf-idf makes sparse rows, but a lift takes dense ones"),
         ({"lift": Lift(np.ones(D), 1.0)}, r"\(number of landmarks, n_features\).* got \(5,\)"),
         ({"lift": Lift(np.ones((Q, 0)), 1.0)}, r"each at least 1; got \(9, 0\)"),
         ({"lift": Lift(np.ones((Q, D), dtype=int), 1.0)}, "landmarks .* float64; got int64"),
-        ({"lift": Lift(np.full((Q, D), np.nan), 1.0)}, "landmarks of a metric holds NaN"),
+        ({"lift": Lift(np.full((Q, D), np.nan), 1.0)}, "landmarks of a metric contains NaN"),
         *(
             ({"lift": Lift(np.ones((Q, D)), gamma)}, "gamma of a lift must be a finite number")
             for gamma in (0, -1.0, np.nan, np.inf, 10**400, True, None, "1", 1j)

@@ -141,8 +141,8 @@ def test_distance_of_different_numbers_of_rows():
         (np.ones((5, 0)), None, "rank at least 1"),
         (np.ones((5, 2), dtype=int), None, "float32 or float64; got int64: convert it"),
         (np.ones((5, 2), dtype=np.float16), None, "float32 or float64; got float16"),
-        (np.ones((5, 2)), ("a", "b"), "2 feature names were given for 5 features"),
-        (None, ("a",) * 6, "6 feature names were given for 5 features"),
+        (np.ones((5, 2)), ("a", "b"), "feature_names has 2 names for 5 features"),
+        (None, ("a",) * 6, "feature_names has 6 names for 5 features"),
     ],
 )
 def test_bad_metrics(factor, names, message):
@@ -153,7 +153,7 @@ def test_bad_metrics(factor, names, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"factor": None}, "without a factor needs n_features"),
+        ({"factor": None}, "pass n_features when factor is None"),
         (
             {"factor": None, "n_features": 0},
             "n_features must be a whole number of at least 1; got 0",
@@ -162,7 +162,7 @@ def test_bad_metrics(factor, names, message):
         ({"factor": 3.0}, r"rank at least 1; got \(\)"),
         ({"factor": [1.0, 2.0]}, r"got \(2,\)"),
         ({"factor": [["a"]]}, "float32 or float64; got <U1"),
-        ({"factor": [[np.nan]]}, "the factor of a metric holds NaN or infinity"),
+        ({"factor": [[np.nan]]}, "the factor of a metric contains NaN or infinity"),
         ({"factor": [[1.0]], "distance": "manhattan"}, "'euclidean' or 'cosine'; got 'manhattan'"),
         ({"factor": [[1.0]], "distance": None}, "'euclidean' or 'cosine'; got None"),
         ({"factor": [[1.0]], "centre": [1.0]}, "a centre is for distance='cosine' only"),
@@ -176,7 +176,7 @@ def test_bad_metrics(factor, names, message):
         ),
         (
             {"factor": [[1.0]], "centre": [np.inf], "distance": "cosine"},
-            "the centre of a metric holds NaN or infinity",
+            "the centre of a metric contains NaN or infinity",
         ),
         (
             {"factor": [[1.0]], "centre": np.array([1]), "distance": "cosine"},
@@ -546,7 +546,7 @@ def test_what_is_no_count_is_refused():
     [
         (np.ones(4), r"idf of a metric over 5 features must have shape \(5,\); got \(4,\)"),
         (np.ones((5, 1)), r"got \(5, 1\)"),
-        (np.full(5, np.nan), "the idf of a metric holds NaN or infinity"),
+        (np.full(5, np.nan), "the idf of a metric contains NaN or infinity"),
         (np.ones(5, dtype=int), "the idf of a metric must be float32 or float64; got int64"),
     ],
 )
@@ -585,8 +585,8 @@ def test_scale(kind, rank):
         ),
         (make_metric(), [1.0, 1.0, 0.0, 1.0, 1.0], "scale must be above 0; got 0 for feature 2"),
         (make_metric(), [1.0, np.nan, 1.0, 1.0, 1.0], "NaN or infinity"),
-        (Metric(None, 5, idf=IDF), np.ones(5), "weighs features already"),
-        (Metric(None, 5).with_scale(np.ones(5)), np.ones(5), "weighs features already"),
+        (Metric(None, 5, idf=IDF), np.ones(5), "already weights features"),
+        (Metric(None, 5).with_scale(np.ones(5)), np.ones(5), "already weights features"),
     ],
 )
 def test_bad_scale(metric, scale, message):
@@ -724,7 +724,7 @@ def test_outside_of_columns_as_long_is_the_plain_distance():
         (np.eye(6, 2), True, "outside must be a finite number"),
         (np.eye(6, 2), "1", "outside must be a finite number"),
         (np.eye(6, 2), None, "outside must be a finite number"),
-        (None, 1.0, "outside needs a factor"),
+        (None, 1.0, "outside > 0 needs a factor"),
         (np.ones((6, 2)), 1.0, "outside needs a factor whose columns are orthogonal"),
         (np.zeros((6, 2)), 1.0, "outside needs a factor whose columns .* none of them zero"),
     ],
@@ -736,9 +736,7 @@ def test_bad_outside(factor, outside, message):
 
 def test_outside_of_a_lift_is_refused():
     lifted = make_metric(n_landmarks=4)
-    with pytest.raises(
-        ValueError, match="outside needs a factor and cannot be combined with a lift"
-    ):
+    with pytest.raises(ValueError, match="outside > 0 needs a factor and no lift"):
         Metric(lifted.factor, 5, lift=lifted.lift, outside=1.0)
 
 
@@ -783,7 +781,9 @@ def test_steps_that_do_not_go_after_another_metric():
     second = Metric(np.eye(3), before=before)
     with pytest.raises(ValueError, match=r"after one of rank 3 must have shape \(3, rank\)"):
         Metric(np.eye(5), before=before)
-    with pytest.raises(ValueError, match="n_features is 3, but before takes 5 features"):
+    with pytest.raises(
+        ValueError, match="n_features is 3, but the metric passed as before takes 5 features"
+    ):
         Metric(np.eye(3), 3, before=before)
     for more in (
         {"idf": np.ones(3)},

@@ -672,7 +672,7 @@ def lifted(d):
          r"shrinkage=0\.5 can be used with prior=None or prior='whitening' only: "),
         ({"prior": Metric(np.eye(12)), "shrinkage": 0.5}, ValueError, r"=0\.5 can be used with"),
         ({"prior": Metric(np.zeros((12, 1)))}, ValueError, "have distance zero by the prior"),
-        ({"strength": 0.5}, ValueError, r"strength=0\.5 is a share of .* use prior='identity'"),
+        ({"strength": 0.5}, ValueError, r"strength=0\.5 applies only with .* set prior='identity'"),
     ],
 )  # fmt: skip
 def test_refused(estimator, options, error, message):

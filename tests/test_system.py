@@ -260,7 +260,8 @@ class TestMemory:
         with pytest.raises(ValueError, match="memory") as caught:
             system.require_memory(3_000_000_000, "A matrix of that size", "Take fewer rows.")
         assert str(caught.value) == (
-            "A matrix of that size needs 3.0 GB of memory and 2.0 MB is available. Take fewer rows."
+            "A matrix of that size needs 3.0 GB of memory, but only 2.0 MB is available. Take "
+            "fewer rows."
         )
 
     def test_unknown(self, monkeypatch):

@@ -194,6 +194,6 @@ def test_cosine_where_no_direction_is_left():
     X, _ = make_data()
     triplets = np.array([[0, 1, 2]], dtype=np.int32)
     X[0] = X[2] = 0.0  # the negative is where the anchor is
-    with pytest.warns(UserWarning, match="leave no direction"):
+    with pytest.warns(UserWarning, match="no direction separates"):
         model = DuRP(distance="cosine", random_state=0).fit(X, Triplets(triplets))
     assert_allclose(model.transform(X), Euclidean("cosine").fit(X).transform(X), atol=1e-12)

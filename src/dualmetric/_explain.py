@@ -181,7 +181,9 @@ def namer(
 def check_number_of_names(names: Sequence[str] | None, n_features: int) -> None:
     """Refuse feature names that are too many or too few."""
     if names is not None and len(names) != n_features:
-        raise ValueError(f"{len(names)} feature names were given for {n_features} features")
+        raise ValueError(
+            f"feature_names has {len(names)} names for {n_features} features: give one per feature"
+        )
 
 
 def _blocks(factor: Array, row: Array) -> Iterator[tuple[Array, Array]]:

@@ -25,7 +25,7 @@ def as_floats(values: Any, name: str) -> Array:
             "with astype"
         )
     if not np.isfinite(array).all():
-        raise ValueError(f"the {name} of a metric holds NaN or infinity")
+        raise ValueError(f"the {name} of a metric contains NaN or infinity: replace these entries")
     return array
 
 
@@ -107,7 +107,7 @@ def as_scale(scale: Any, first: Any) -> Array:
         )
     if first.idf is not None or first.blocks is not None:
         raise ValueError(
-            "this metric weighs features already (by tf-idf or blocks): scale the rows instead"
+            "this metric already weights features (by tf-idf or blocks): scale the rows instead"
         )
     return scale
 
@@ -119,19 +119,20 @@ def as_width(
     if before is not None:
         if any(step is not None for step in (idf, lift, blocks, before.before)):
             raise ValueError(
-                "idf, lift and blocks cannot be combined with before: give them to the metric "
-                "before itself"
+                "idf, lift and blocks cannot be combined with before=: set them on the metric that "
+                "you pass as before"
             )
         if n_features is not None and n_features != before.n_features:
             raise ValueError(
-                f"n_features is {n_features}, but before takes {before.n_features} features"
+                f"n_features is {n_features}, but the metric passed as before takes "
+                f"{before.n_features} features: leave n_features out"
             )
         return int(before.n_features)
     if n_features is None:
         if lift is not None:
             n_features = lift.landmarks.shape[1]
         elif factor is None:
-            raise ValueError("a metric without a factor needs n_features: give it")
+            raise ValueError("pass n_features when factor is None")
         else:
             n_features = factor.shape[0] if factor.ndim else 1
     check_whole(n_features, "n_features")
@@ -148,8 +149,8 @@ def check_factor(factor: Array | None, n_features: int, lift: Lift | None, befor
     if factor is None:
         if lift is not None:
             raise ValueError(
-                "a metric with a lift needs a factor: pass the one that rbf_lift returns with the "
-                "lift, or a product with it"
+                "a metric with a lift needs a factor: pass the factor that rbf_lift returns, or "
+                "that factor times another matrix"
             )
         return
     height, takes = n_features, f"over {n_features} features"
@@ -167,9 +168,7 @@ def check_factor(factor: Array | None, n_features: int, lift: Lift | None, befor
 def refuse_lift(lift: Lift | None, so: str) -> None:
     """Refuse what only a metric that is linear in the features can do."""
     if lift is not None:
-        raise ValueError(
-            f"this metric uses a kernel lift, so it is not linear in the features: {so}"
-        )
+        raise ValueError(f"this metric uses a kernel lift, so {so}")
 
 
 def as_outside(outside: Any, factor: Array | None, lift: Lift | None) -> float:
@@ -178,7 +177,7 @@ def as_outside(outside: Any, factor: Array | None, lift: Lift | None) -> float:
     if isinstance(outside, bool) or not fits:
         raise ValueError(f"outside must be a finite number of at least 0; got {brief(outside)}")
     if outside and (lift is not None or factor is None):
-        raise ValueError("outside needs a factor and cannot be combined with a lift: leave it out")
+        raise ValueError("outside > 0 needs a factor and no lift: set outside=0")
     if outside and factor is not None:
         sizes = np.sqrt(np.einsum("ij,ij->j", factor, factor, dtype=np.float64))
         with np.errstate(all="ignore"):

@@ -77,7 +77,8 @@ class Option:
             raise TypeError(problem)
         if isinstance(value, np.number) and value.dtype.itemsize < 4:
             raise ValueError(
-                f"{problem}, a type that is too narrow to calculate with: use int() or float()"
+                f"{problem} of type {value.dtype}, which is too narrow: convert it with "
+                f"{'int' if self.kind == 'int' else 'float'}()"
             )
         if self.kind in ("int", "float"):
             with np.errstate(over="ignore"):
@@ -182,7 +183,9 @@ def max_rows_option() -> Any:
     )
 
 
-def distance_option(default: str = "euclidean", note: str = "Learning is the same.") -> Any:
+def distance_option(
+    default: str = "euclidean", note: str = "The choice does not affect learning."
+) -> Any:
     """How transformed rows are compared."""
     return option(
         "str",
@@ -225,7 +228,7 @@ def scale_option() -> Any:
         "bool",
         default=True,
         help="Measure distances relative to their root mean square over the training rows, so "
-        "that the result does not depend on the unit of X. False is the paper's setting.",
+        "that the result does not depend on the unit of X. The paper uses False.",
     )
 
 

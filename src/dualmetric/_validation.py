@@ -45,7 +45,9 @@ def warn_of_ids(X: Any, names: Any, source: str, remedy: str) -> None:
             continue
         counts = (np.diff(column) == 1).all()
         if counts or (place in named and len(np.unique(column)) == len(column)):
-            what = "counts the rows" if counts else "has another whole number in each row"
+            what = "has a different whole number in each row"
+            if counts:
+                what = f"numbers the rows {column[0]:.0f}, {column[1]:.0f}, {column[2]:.0f}, …"
             warn(
                 f"{source}: column {names[place]!r} {what}, like an index or an id, and is used as "
                 f"a feature: scores may look better than they are. {remedy.format(names[place])}"

@@ -52,7 +52,7 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QueryAdapter:
-    """A map of queries with which an index of untouched documents ranks by a metric.
+    """A transformation of queries that makes an existing index rank by a metric.
 
     `Metric.query_adapter` makes it. The index must rank by the inner product.
 
@@ -142,17 +142,17 @@ def make_adapter(metric: Any, documents: Any = None) -> QueryAdapter:
     """Do what `Metric.query_adapter` does."""
     checks.refuse_lift(
         metric.first.lift,
-        "no map of queries alone makes an index rank by it; learn one without lift",
+        "no transformation of queries alone makes an index rank by it: use a metric without a lift",
     )
     if metric.first.blocks is not None:
         raise ValueError(
-            "this metric weights blocks of features, but an index of untouched documents does "
+            "this metric weights blocks of features, but an existing index of documents does "
             "not: transform the documents too, with metric.transform"
         )
     if metric.first.idf is not None:
         raise ValueError(
-            "this metric weights counts by tf-idf, but an index of untouched documents holds the "
-            "counts: index rows weighted by dualmetric.tfidf, and use metric.replaced(idf=None)"
+            "this metric weights counts by tf-idf, but an existing index of documents holds "
+            "the counts: index rows weighted by dualmetric.tfidf, and use metric.replaced(idf=None)"
         )
     if documents is None:
         return QueryAdapter(metric)

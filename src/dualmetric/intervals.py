@@ -76,8 +76,8 @@ def paired_interval(
     """Confidence interval of mean(a) − mean(b), for two scores of the same queries.
 
     Queries are drawn together with both their values. What makes a query hard for both distances
-    cancels, so small differences become visible. An interval above zero says that ``a`` is better
-    by more than chance. Queries with NaN are left out. The parameters are those of
+    cancels, so small differences become visible. If the interval is above zero, ``a`` is
+    significantly better. Queries with NaN are left out. The parameters are those of
     `bootstrap_interval`.
     """
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)

@@ -25,7 +25,8 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     Parameters
     ----------
     X : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged.
+        The rows, already transformed by the metric to be evaluated (for example with
+        ``metric.transform``).
     y : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     queries : int or array-like of int, optional
@@ -41,8 +42,8 @@ def mean_average_precision(X: Any, y: Any, queries: Any = None) -> float:
     Warns
     -----
     UserWarning
-        If classes have a single row. There is nothing to find for such rows, so they are left out
-        as queries. They stay among the rows that are ranked for the others.
+        If some classes have only one row. There is nothing to find for such rows, so they are left
+        out as queries. They stay among the rows that are ranked for the others.
 
     See Also
     --------
@@ -154,9 +155,10 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
     Parameters
     ----------
     X_train, X_test : array-like, sparse matrix or Dask array of shape (n_rows, n_features)
-        The rows, after any transformation that is to be judged. A Dask X_train is searched by the
-        workers that hold it, in one pass. Of a Dask X_test, 1,000 rows are classified; they are
-        chosen evenly, and always the same ones.
+        The rows, already transformed by the metric to be evaluated (for example with
+        ``metric.transform``). A Dask X_train is searched by the workers that hold it, in one pass.
+        Of a Dask X_test, 1,000 rows are classified; they are chosen evenly, and always the same
+        ones.
     y_train, y_test : array-like of shape (n_rows,)
         Their classes: numbers or strings.
     k : int, default=5
@@ -166,7 +168,7 @@ def knn_accuracy(X_train: Any, y_train: Any, X_test: Any, y_test: Any, k: int = 
     Returns
     -------
     float
-        Share of the test rows whose class is predicted.
+        Share of the test rows that are classified correctly.
 
     Examples
     --------

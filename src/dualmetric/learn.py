@@ -344,7 +344,9 @@ def solve(
     with np.errstate(all="ignore"):
         weight = solution.beta / (reg * len(problem.comparisons) * problem.unit**2)
     if not np.isfinite(weight).all():
-        raise ValueError(f"reg={reg:g} is too small: the metric is out of the range of floats")
+        raise ValueError(
+            f"reg={reg:g} is too small, so the metric is out of the range of floats: increase reg"
+        )
     return solution, weight
 
 
@@ -414,9 +416,9 @@ def in_original_space(factor: Matrix, problem: Problem, basis: Matrix | None) ->
 def _plain_factor(problem: Problem, lifted: LiftedRows, basis: Matrix | None) -> Matrix | None:
     """Factor of the plain distance, for a metric without any direction."""
     warn(
-        f"the {len(problem.comparisons):,} comparisons leave no direction in which rows that "
-        "should be close are closer than rows that should be far: the plain distance is kept. "
-        "Check that labels or triplets belong to these rows. DuRP with prior='identity' or "
+        "no direction separates close from far rows in these "
+        f"{len(problem.comparisons):,} comparisons, so the plain distance is kept. Check that "
+        "labels or triplets belong to these rows. DuRP with prior='identity' or "
         "sampler='neighbors' may find more.",
     )
     return basis if lifted.lift is None else ops.square(lifted.X.shape[1], lifted.X, diagonal=1.0)

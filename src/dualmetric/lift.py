@@ -72,8 +72,8 @@ def rbf_lift(
     median = float(np.median(ops.sq_distances(X, left[apart], right[apart])))
     if median == 0.0:
         raise ValueError(
-            "half of the pairs of rows are equal, so the width of the kernel cannot be chosen: "
-            "remove duplicates, or use lift=None"
+            "at least half of all pairs of rows are duplicates, so the width of the kernel cannot "
+            "be chosen: remove duplicates, or use lift=None"
         )
     ops.check_range(median, X)
     landmarks = ops.take_rows(X, chosen)

@@ -43,23 +43,23 @@ class Metric:
 
     With ``distance="cosine"``, a row x becomes (Lᵀx − c)/‖Lᵀx − c‖, and the distance is the
     Euclidean one between such rows of length one: its square is 2 − 2 cos, so that it ranks as the
-    cosine does. A row with Lᵀx = c has no direction: it stays zero, at distance one from all rows
-    that have one.
+    cosine does. A row with Lᵀx = c has no direction. It stays zero, and its distance to every
+    non-zero row is 1.
 
-    With ``idf``, rows are counts, and x above is what `tfidf.weigh` makes of them. With ``lift``,
-    x above is the kernel values of a row with landmarks, and the distance is not linear in the
+    With ``idf``, rows are counts, and x is the row after tf-idf (`tfidf.weigh`). With ``lift``, x
+    holds the kernel values of the row with the landmarks, and the distance is not linear in the
     features.
 
-    With ``outside``, the plain distance counts outside the columns of L: M = LLᵀ + ω²(I − UUᵀ),
-    where U has the same columns at length one. In this way a metric over many features keeps the
-    plain distance and corrects it in a few directions.
+    With ``outside``, the plain distance, scaled by ω, applies in all directions orthogonal to the
+    columns of L: M = LLᵀ + ω²(I − UUᵀ), where U has the same columns at length one. In this way a
+    metric over many features keeps the plain distance and corrects it in a few directions.
 
-    With ``blocks``, x above is a row whose columns are multiplied by √w, where w is the weight of
-    their block. For the cosine, the part of the row in each block is scaled to length one first,
-    unless each column is a block of its own.
+    With ``blocks``, x is the row with its columns multiplied by √w, where w is the weight of their
+    block. For the cosine, the part of the row in each block is scaled to length one first, unless
+    each column is a block of its own.
 
-    With ``before``, x above is a row transformed by another metric: a whitened row of length one,
-    for example.
+    With ``before``, x is the row transformed by another metric: a whitened row of length one, for
+    example.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class Metric:
         return self if self.before is None else self.before
 
     def transform(self, X: Any) -> Matrix:
-        """Map rows to where the Euclidean distance is this metric.
+        """Map rows to a space in which the Euclidean distance equals this metric.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class Metric:
         return [*first, self.replaced(factor=written, outside=0.0)]
 
     def distance(self, A: Any, B: Any) -> Array:
-        """Distance between each row of A and the same row of B.
+        """Distance between each row of A and the corresponding row of B.
 
         Parameters
         ----------
@@ -414,7 +414,9 @@ class Metric:
         ndarray of shape (n_features, n_features)
             M, which is symmetric and positive semi-definite.
         """
-        checks.refuse_lift(self.first.lift, "it has no matrix over them; use transform or pairwise")
+        checks.refuse_lift(
+            self.first.lift, "it has no matrix over the features: use transform or pairwise"
+        )
         d = self.n_features
         linear = self.linear_part()
         dtype = np.dtype(np.float64) if linear.factor is None else linear.factor.dtype
@@ -479,7 +481,8 @@ class Metric:
             The distance, its largest parts and the sum of the rest.
         """
         checks.refuse_lift(
-            self.first.lift, "distances do not split into them; explain one without lift"
+            self.first.lift,
+            "its distances cannot be split by feature: use a metric without a lift",
         )
         return _explain.explained(self, a, b, feature_names, top)
 
@@ -503,7 +506,9 @@ class Metric:
             Names and weights, the largest absolute weight first. Features whose weights differ in
             sign move rows in opposite directions; which sign is positive has no meaning.
         """
-        checks.refuse_lift(self.first.lift, "it has no weights for them; use one without lift")
+        checks.refuse_lift(
+            self.first.lift, "it has no weights of features: use a metric without a lift"
+        )
         return _explain.top_features(self, component, feature_names, top)
 
     def truncate(self, rank: int) -> "Metric":
@@ -631,23 +636,28 @@ class Metric:
         return Metric(**{**same, **changes})
 
     def query_adapter(self, documents: Any = None) -> QueryAdapter:
-        """Return a map of queries with which an index of untouched documents ranks by this metric.
+        """Return a transformation of queries that makes an existing index rank by this metric.
 
-        The index must rank by the inner product. Its ranking is not quite that of the metric: see
-        `QueryAdapter.agreement`. To learn such a map from judgements, use `QueryMetric`.
+        The documents in the index do not change. The index must rank by the inner product. Its
+        ranking is nearly that of the metric: see `QueryAdapter.agreement`. To learn such a
+        transformation from judgements, use `QueryMetric`.
 
         Parameters
         ----------
         documents : {array-like, sparse matrix, data frame, row source}, optional
             Documents of the index, or a random sample of them, of shape (n_documents, n_features).
-            With them, whatever the metric does to documents beyond a linear map is approximated,
-            and the ranking is closer to that of the metric. Without them, it is left out.
+            With them, the non-linear part of the metric is approximated, and the ranking is closer
+            to that of the metric. Without them, this part is left out.
 
         Returns
         -------
         QueryAdapter
-            ``transform(Q)`` gives the vectors to search the index with. Metrics with a lift or
-            tf-idf are refused.
+            ``transform(Q)`` gives the vectors to search the index with.
+
+        Raises
+        ------
+        ValueError
+            If the metric has a lift, tf-idf or blocks.
 
         Examples
         --------
@@ -683,7 +693,7 @@ class Metric:
         return import_module("dualmetric.teach.notebook").show(self, X, texts, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the metric to a safetensors file, replacing it in one step.
+        """Write the metric to a safetensors file. An existing file is replaced atomically.
 
         ``info`` is saved too, and the version of dualmetric is added if ``info`` has none.
 

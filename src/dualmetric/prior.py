@@ -66,8 +66,8 @@ def check_prior(options: Any, n_features: int) -> None:
     if prior is None:
         if options.strength != 1.0:
             raise ValueError(
-                f"strength={options.strength:g} is a share of the correction to a prior, and there "
-                "is none: use prior='identity', or leave strength out"
+                f"strength={options.strength:g} applies only with a prior: set prior='identity', "
+                "or leave strength out"
             )
         return
     is_name = isinstance(prior, str)

@@ -67,8 +67,8 @@ class DualOptions:
     margin: float = option(
         "float",
         default=1.0,
-        help="How much farther apart rows that should be far must be than rows that should be "
-        "close. 1 is a sixteenth of the mean squared distance, and with a prior a third of it.",
+        help="Required difference between the squared distance of far rows and that of close rows. "
+        "1 is a sixteenth of the mean squared distance, and with a prior a third of it.",
         low=0,
         above=True,
     )
@@ -79,21 +79,23 @@ class DualOptions:
         default=1.0,
         help="Above 0 and at most 1. Below 1, directions in which rows of one class (or rows that "
         "should be close) differ get less weight: see `dualmetric.scatter`. Smaller values have a "
-        "stronger effect; 1 is the paper's method.",
+        "stronger effect; 1 is the value used in the paper.",
         low=0,
         high=1,
         above=True,
-        flag="Between 0 and 1: try 0.84 for text, 0.1 for pixels; 1 is the paper's.",
+        flag="Strength of whitening, above 0 and at most 1; smaller is stronger. Try 0.84 for "
+        "text, 0.1 for pixels. 1: none, as in the paper.",
     )
     power: float = option(
         "float",
         default=0.5,
         help="How much directions differ in length: the direction of an eigenvalue w has the "
-        "length w^power. 0.5 is the paper's metric. 0 or 0.25, with few directions (about as many "
-        "as classes), often ranks better, and so may −0.25, which makes the leading ones shorter. "
-        "At least −1.",
+        "length w^power. 0.5 is the value used in the paper. 0 or 0.25, with few directions (about "
+        "as many as classes), often ranks better, and so may −0.25, which makes the leading ones "
+        "shorter. At least −1.",
         low=-1,
-        flag="How much directions differ in length: 0 makes them equal; 0.5 is the paper's.",
+        flag="How much directions differ in length: 0 makes them equal; 0.5 is the value used in "
+        "the paper.",
     )
     lift: str | None = lift_option("; works well with a small ``shrinkage``")
     all_rows: bool = option(

@@ -169,7 +169,9 @@ def is_finite(X: Any) -> bool:
 def require_finite(X: Any, name: str = "X") -> None:
     """Refuse NaN and infinity, as scikit-learn does."""
     if not is_finite(X):
-        raise ValueError(f"Input {name} contains NaN or infinity: drop or fill those rows")
+        raise ValueError(
+            f"Input {name} contains NaN or infinity: replace these entries, or drop their rows"
+        )
 
 
 def free_memory(X: Any) -> int | None:

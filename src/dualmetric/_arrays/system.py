@@ -174,6 +174,6 @@ def require_memory(
     available = available_memory() if available is None else available
     if available is not None and size > available:
         raise ValueError(
-            f"{purpose} needs {format_bytes(size)} of memory{where} and {format_bytes(available)} "
-            f"is available. {remedy}"
+            f"{purpose} needs {format_bytes(size)} of memory{where}, but only "
+            f"{format_bytes(available)} is available. {remedy}"
         )

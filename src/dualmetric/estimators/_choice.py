@@ -23,8 +23,8 @@ def choose(
     """Compare the candidates over all splits; returns what becomes fitted attributes.
 
     Candidates whose fit took longer than ``most_seconds``, or that have more directions than
-    ``max_components``, are left out. The plain distance is kept where no family is better by more
-    than chance, if it has few enough features itself. Of those within one standard error of the
+    ``max_components``, are left out. The plain distance is kept where no family is significantly
+    better, if it has few enough features itself. Of those within one standard error of the
     best, the simplest is chosen: linear before lifted, whitening before ridge before DuRP, few
     directions before many.
     """
@@ -41,7 +41,7 @@ def choose(
         if not allowed.any():
             raise ValueError(
                 f"no metric of at most max_components={max_components} directions was tried in "
-                "time: allow more directions, or more time"
+                "time: increase max_components or time_limit"
             )
     place, gain, expected = best_plain, (np.nan, np.nan), float(means[best_plain])
     gains = _gains(race, allowed, scores, best_plain)

@@ -204,7 +204,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         return rows, y
 
     def transform(self, X: Any) -> Matrix:
-        """Map rows to where the Euclidean distance is the learned metric.
+        """Map rows to a space in which the Euclidean distance equals the learned metric.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
         return self.metric_.transform(rows)
 
     def pair_distance(self, A: Any, B: Any) -> Array:
-        """Learned distance between each row of A and the same row of B.
+        """Learned distance between each row of A and the corresponding row of B.
 
         Parameters
         ----------

@@ -54,7 +54,7 @@ def _strength_option() -> Any:
         default=1.0,
         help="With a prior: the share of the learned correction Δ that is added to the prior, "
         "M₀ + strength·Δ. Above 0 and at most 1. With many features, values below 1 often rank "
-        "rows better that were not learned from. Without a prior, it must be 1.",
+        "new rows better. Without a prior, it must be 1.",
         low=0,
         high=1,
         above=True,
@@ -83,7 +83,7 @@ def _projections_option(purpose: str) -> Any:
         help=purpose,
         kw_only=False,
         low=1,
-        flag="Number of random projections to learn in, 10 or more.",
+        flag="Number of random projections (for spca, principal components). Use at least 10.",
     )
 
 
@@ -276,7 +276,7 @@ class DuRP(Updating, DualEstimator):
     _attributes = DualEstimator._attributes + _BLOCK_WEIGHTS + Updating._updating_attributes
 
     n_projections: int = _projections_option(
-        "Random directions for the dual problem (the paper's m)."
+        "Number of random directions for the dual problem (the paper's m)."
     )
     prior: Any = _prior_option()
     strength: float = _strength_option()
@@ -335,7 +335,7 @@ class SRP(DualEstimator):
     rebuilt: ClassVar[bool] = False
 
     n_projections: int = _projections_option(
-        "Random directions for the dual problem (the paper's m)."
+        "Number of random directions for the dual problem (the paper's m)."
     )
 
 
@@ -358,4 +358,6 @@ class SPCA(DualEstimator):
     space: ClassVar[str] = "components"
     rebuilt: ClassVar[bool] = False
 
-    n_projections: int = _projections_option("Principal components, of all rows of X.")
+    n_projections: int = _projections_option(
+        "Number of principal components, which are those of all rows of X."
+    )

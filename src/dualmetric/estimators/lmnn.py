@@ -31,22 +31,22 @@ class LMNN(LearnedMetricEstimator):
     r"""Large margin nearest neighbour (Weinberger and Saul 2009).
 
     Each row has ``n_neighbors`` target neighbours T(i): its nearest rows of the same class, found
-    once in the Euclidean distance; fewer where its class has fewer other rows. The factor L
+    once by the Euclidean distance; fewer where its class has fewer other rows. The factor L
     minimises
 
     .. math:: (1 - \mu)\sum_{i,\, j \in T(i)} D_{ij} + \mu \sum_{i,\, j \in T(i)}
               \sum_{l:\, y_l \ne y_i} \max(0,\, 1 + D_{ij} - D_{il}),
               \qquad D_{ij} = \|L^\top(x_i - x_j)\|^2,
 
-    which pulls target neighbours near and pushes impostors, the rows of other classes that are
-    nearer than a target neighbour plus one, away. Impostors are always those of the current metric,
-    among all rows, so the objective and its gradient are exact, and L-BFGS never increases the
-    objective. L has as many rows as X has features and ``n_components`` columns. It starts from the
-    leading principal components (without ``n_components``, from the Euclidean distance), and L-BFGS
-    works in coordinates in which the differences of target neighbours have the same length in all
-    directions, or in the leading few hundred. If there are more than 1,000 features and
-    ``n_components`` is smaller than their number, no matrix of features × features is formed, and
-    sparse rows stay sparse.
+    which pulls target neighbours near and pushes away impostors: rows of other classes whose
+    squared distance is less than that of a target neighbour plus 1. Impostors are always those of
+    the current metric, among all rows, so the objective and its gradient are exact, and L-BFGS
+    never increases the objective. L has as many rows as X has features and ``n_components``
+    columns. It starts from the leading principal components (without ``n_components``, from the
+    Euclidean distance), and L-BFGS works in coordinates in which the differences of target
+    neighbours have the same length in all directions, or in the leading few hundred. If there are
+    more than 1,000 features and ``n_components`` is smaller than their number, no matrix of
+    features × features is formed, and sparse rows stay sparse.
 
     Distances are measured relative to the root mean square distance of the rows (along the
     components it starts from), so that the result does not depend on the unit of X. The margin of

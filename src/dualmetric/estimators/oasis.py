@@ -126,9 +126,9 @@ class OASIS(LearnedMetricEstimator):
         factor: Array | None = positive.factor()
         if not len(positive.values):
             warn(
-                f"the {len(found):,} comparisons leave no direction in which the similarity is "
-                "positive: the plain distance is kept. Check that labels or triplets belong to "
-                "these rows, or lower aggressiveness.",
+                f"no direction has a positive similarity after these {len(found):,} comparisons, "
+                "so the plain distance is kept. Check that labels or triplets belong to these "
+                "rows, or lower aggressiveness.",
             )
             factor = None
         return {

@@ -45,11 +45,11 @@ class QueryMetric(BaseEstimator):
     existing inner-product index of them ranks by this similarity when it is searched with
     ``transform_queries(Q)``.
 
-    Where :math:`W_0` is zero, there is no ranking to take wrong documents from. They are then drawn
-    at random to learn a first W. The final W is learned from these and from the documents that rank
-    highest by the first W. This needs many more judgements than correcting a similarity that works.
-    For queries from another encoder, encode some texts with both encoders and pass the
-    least-squares map between the two as ``prior``.
+    Where :math:`W_0` is zero, there is no initial ranking from which to take negatives. They are
+    then drawn at random to learn a first W. The final W is learned from these and from the
+    documents that rank highest by the first W. This needs many more judgements than correcting a
+    similarity that works. For queries from another encoder, encode some texts with both encoders
+    and pass the least-squares map between the two as ``prior``.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ class QueryMetric(BaseEstimator):
         "object",
         default=None,
         help='W₀, which is kept unless the judgements contradict it: "identity", the plain inner '
-        'product, for queries and documents of one encoder; "zero"; or an array. None is the '
-        "identity where the widths agree, and zero elsewhere.",
+        'product, for queries and documents of one encoder; "zero"; or an array. None: the '
+        "identity if queries and documents have the same number of features, otherwise zero.",
         type='{None, "identity", "zero"} or array of shape (n_query_features, n_features)',
     )
     reg: float = option(

@@ -99,7 +99,9 @@ class RidgeMetric(LearnedMetricEstimator):
         "on the unit and the number of the rows. If False, they are as in "
         "`sklearn.linear_model.RidgeClassifier`.",
     )
-    n_components: int | None = n_components_option("None keeps all: one fewer than classes.")
+    n_components: int | None = n_components_option(
+        "None keeps all: one fewer than the number of classes."
+    )
     lift: str | None = lift_option()
     max_rows: int | None = max_rows_option()
     distance: str = distance_option("cosine")

@@ -70,7 +70,7 @@ def _candidates_option(parameter: str, default: Any, note: str = "") -> Any:
 
 @with_options
 class MetricCV(LearnedMetricEstimator):
-    """The metric and the settings that do best on held-out rows, as `RidgeCV` chooses a penalty.
+    """Choose a metric and its settings on held-out rows, as `RidgeCV` chooses a penalty.
 
     The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features), `RidgeMetric` and
     `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
@@ -85,11 +85,11 @@ class MetricCV(LearnedMetricEstimator):
 
     Of the candidates within one standard error of the best, the simplest is chosen (linear before
     lifted, whitening before ridge before DuRP, few directions before many), and learned again from
-    all rows. If none is better than the better plain distance by more than chance (a bootstrap
+    all rows. If none is significantly better than the better plain distance (by a bootstrap
     interval over held-out queries), the plain distance is kept: see ``recommend()``. With
     ``cv="classes"`` only metrics with a prior and `Whitening` are tried, unless ``max_components``
     is given, and the best one is chosen if its expected gain is positive: few classes can rarely
-    show that a gain is beyond chance, and a prior makes large losses unlikely.
+    show that a gain is significant, and a prior makes large losses unlikely.
 
     {sections}
     best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
@@ -125,8 +125,8 @@ class MetricCV(LearnedMetricEstimator):
     gain_interval_ : tuple of float
         Interval of the gain of the chosen family over the better plain distance, which holds with
         at least 95 % confidence. In each draw, the best candidate of the family is judged on
-        queries that it was not chosen by. The lower ends of all families hold together. NaN if no
-        candidate was left to compare: there was no time, or all dropped out.
+        queries that it was not chosen by. The lower bounds of all families hold simultaneously. NaN
+        if no candidate was left to compare: there was no time, or all dropped out.
     out_of_time_ : bool
         Whether ``time_limit`` left no learned metric to choose.
     new_documents_ : tuple of float or None
@@ -148,7 +148,7 @@ class MetricCV(LearnedMetricEstimator):
         default=None,
         help='The score to choose by. For labels: "map", the ranking of held-out rows (mean '
         'average precision, the default), "knn", the share of the right class among their five '
-        'nearest training rows, or "both", the mean of the two, to lose neither for the other. For '
+        'nearest training rows, or "both", the mean of the two, a compromise between them. For '
         'triplets and comparisons: "agreement", the share of held-out ones that are satisfied. '
         "For pairs: "
         '"average_precision". For positives and relevance: "ndcg" (the default), "map", "recall", '
@@ -165,12 +165,12 @@ class MetricCV(LearnedMetricEstimator):
         "comparisons, a random quarter). If there are few rows, or it is in doubt whether any "
         "metric is better than the plain distances, further quarters follow, up to all four. A "
         'number is the number of folds, as in scikit-learn. "classes" holds out a third of the '
-        "classes, then the others (of few classes halves, several times): choose it if the metric "
-        "will be used for classes that it has not seen. Each class then counts once, whatever its "
-        'size. For judgements, "queries" holds out queries at random, and "documents" holds '
-        "out queries about documents that no other query is about; None chooses the best on the "
-        "first among those that are not worse than the plain distance on the second. With groups, "
-        "whole groups are held out.",
+        "classes, then the others (with few classes, repeated random halves): choose it if the "
+        "metric will be used for classes that it has not seen. Each class then counts once, "
+        'whatever its size. For judgements, "queries" holds out queries at random, and "documents" '
+        "holds out queries about documents that no other query is about. None uses both: it "
+        'discards metrics that are worse than the plain distance with "documents", and chooses the '
+        'best of the rest with "queries". With groups, whole groups are held out.',
         type="str, int, cross-validation generator, iterable or None",
     )
     shrinkages: Any = _candidates_option(
@@ -214,7 +214,8 @@ class MetricCV(LearnedMetricEstimator):
     n_projections: int = option(
         "int",
         default=50,
-        help=f"As in `DuRP`; with a prior {PRIOR_PROJECTIONS}, and {LABEL_PROJECTIONS} for labels.",
+        help="As in `DuRP`. Candidates with a prior use "
+        f"{PRIOR_PROJECTIONS} ({LABEL_PROJECTIONS} for labels) instead.",
         low=1,
     )
     n_triplets: int = n_triplets_option()
@@ -276,7 +277,10 @@ class MetricCV(LearnedMetricEstimator):
         begin = perf_counter()
         check_options(self)
         if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or self.cv < 2):
-            raise ValueError(f"cv must be None, a splitter or at least 2 folds; got {self.cv!r}")
+            raise ValueError(
+                "cv must be None, a number of folds (at least 2), a splitter, or a name such as "
+                f"'classes'; got {self.cv!r}"
+            )
         seed = seed_of(self.random_state)
         # the rows that the chosen estimator, which gets this seed, will choose as well
         training = open_training(self, X, y, generator(seed))
@@ -338,7 +342,7 @@ class MetricCV(LearnedMetricEstimator):
         if choice["out_of_time_"]:
             warn(
                 f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
-                "distance is returned; allow more time, or pass fewer rows"
+                "distance is returned; increase time_limit, or pass fewer rows"
             )
         choice |= {
             "cv_results_": results(race),
@@ -372,7 +376,7 @@ class MetricCV(LearnedMetricEstimator):
             raise ValueError(
                 f"max_components={self.max_components}: all metrics that are tried for "
                 f"{type(supervision).__name__.lower()} have as many directions as features "
-                f"({n_features}); use DuRP with n_components, or allow more"
+                f"({n_features}); use DuRP with n_components, or increase max_components"
             )
 
     def _seconds_left(self, begin: float) -> float:
@@ -431,11 +435,11 @@ class MetricCV(LearnedMetricEstimator):
             if np.isnan(low):
                 compared = "all learned ones that were tried are clearly worse"
             return (
-                f"Keep {plain}: no learned metric is better by more than chance on held-out "
+                f"Keep {plain}: no learned metric is significantly better on held-out "
                 f"{self.held_out_} ({score}; {compared})."
             )
         chosen = ", ".join(unusual(self.best_estimator_, self.best_params_))
-        doubt = "" if low > 0.0 else ", which may be chance"
+        doubt = "" if low > 0.0 else ", which may be due to chance"
         return (
             f"Use {method}({chosen}): {score} on held-out "
             f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % (a gain of "

@@ -55,7 +55,8 @@ class Updating(LearnedMetricEstimator, DualOptions):
         The dual variables are kept, and learning continues from them until the duality gap is
         small: the metric is that of a fit from scratch on all comparisons so far, within
         ``distance_bound_``. The first call also learns what stays fixed: the centre and unit of
-        length, whitening and the random projection. Give it many rows; `rebase` learns these again.
+        length, whitening and the random projection. Pass many rows to the first call. `rebase`
+        learns the fixed parts again.
 
         `partial_fit` cannot continue from `fit`: call it on a new estimator, which may have the
         metric of another estimator as its prior.
@@ -93,7 +94,7 @@ class Updating(LearnedMetricEstimator, DualOptions):
             rng = np.random.default_rng([int(rng.integers(2**31)), state.kept.n_updates])
         if y is None:
             if state is not None:
-                raise ValueError("y is None: pass what is known about these rows")
+                raise ValueError("y is None: pass labels, or an object of dualmetric.supervision")
             rows, _ = open_rows(X)
             check_two_rows(rows, type(self).__name__)
             X = self._some_of(rows, rng)
@@ -200,9 +201,10 @@ class Updating(LearnedMetricEstimator, DualOptions):
         return self._resettle(updating.based_on(kept, base), base)
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
-        """Write the state of the updates to a safetensors file, replacing it in one step.
+        """Write the state of the updates to a safetensors file.
 
-        The file holds the rows of the comparisons. `load_state` reads it.
+        An existing file is replaced atomically. The file holds the rows of the comparisons.
+        `load_state` reads it.
 
         Parameters
         ----------

@@ -17,9 +17,9 @@ class Whitening(LearnedMetricEstimator):
 
     M = S⁻¹ with S = (1 − s)·W + s·(tr W/d)·I, where W is the scatter of rows about the mean of
     their class and s is the shrinkage. `DuRP` does the same with its ``shrinkage`` before it
-    learns. All directions are kept, also those between classes. Of all estimators this one depends
-    least on the classes, and so is often best on classes that it has not seen. X may have up to
-    4,000 features.
+    learns. All directions are kept, including those between classes. Of all estimators this one
+    depends least on the classes, and so is often best on classes that it has not seen. X may have
+    up to 4,000 features.
 
     {sections}
 
@@ -42,10 +42,10 @@ class Whitening(LearnedMetricEstimator):
         low=0,
         high=1,
         above=True,
-        flag="Between 0 and 1: the smaller, the stronger.",
+        flag="Strength of whitening, above 0 and at most 1; smaller is stronger. 1: none.",
     )
     max_rows: int | None = max_rows_option()
-    distance: str = distance_option("cosine", "It changes nothing about the whitening.")
+    distance: str = distance_option("cosine", "It does not affect the whitening.")
     random_state: Any = random_state_option(
         "Seed of the choice of rows, where X has more than ``max_rows``."
     )
