@@ -44,7 +44,8 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "chooser": CHOOSING,
     "device": CHOOSING,
     "supervision": CHOOSING,
-    "supervision torch_adapter": (),  # a peer alone
+    "supervision metric_learn": (),  # peers alone
+    "supervision torch_adapter": (),
     "matching": (*CHOOSING, "matching"),
     "teaching": (
         *FITS,

@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy.stats import t
 
-from _common import commits, records
+from _common import commits, records, results
 from _peers_methods import KERNEL, METHODS, PEERS, UNSEEN
 from dualmetric.io.atomic import write_atomically
 from peers import NEW_CLASSES, SETS
@@ -206,6 +206,69 @@ def few_labels() -> str:
     )
 
 
+def judged() -> str:
+    """Queries and documents: the plain cosine, an adapter trained with PyTorch, and ours."""
+    adapter = results("supervision", "torch_adapter")
+    lines = []
+    for name, found in results("supervision", "retrieval").items():
+        methods = {
+            "plain cosine": [found["plain"]],
+            "torch adapter": adapter[name],
+            "● MetricCV": found["default"],
+            '● MetricCV, cv="queries"': found['cv="queries"'],
+        }
+        mapped = [run["query_adapter"] for run in found["default"] if "query_adapter" in run]
+        if mapped:
+            methods["● MetricCV, queries mapped alone"] = mapped
+        for label, runs in methods.items():
+            cells = [
+                f"{mean(run[part] for run in runs):.3f}" if part in runs[0] else "–"
+                for part in ("all", "seen documents", "new documents")
+            ]
+            used = mean(run.get("cpu_seconds", 0) for run in runs)
+            lines.append([name, label, *cells, f"{used:.1f}" if used else "–"])
+    header = ["set", "method", "all queries", "judged documents", "new documents", "CPU s"]
+    return (
+        "## Queries and documents\n\nnDCG@10 on test queries: on all, on those whose relevant "
+        "documents were judged in training, and on the others. The torch adapter is a linear map "
+        "of queries (and, if it helps, documents), trained with in-batch and hard negatives; its "
+        "rate, temperature, epochs and form are chosen on a quarter of the training queries. "
+        "`MetricCV` has its defaults, means of three seeds. *Queries mapped alone* leaves the "
+        f"documents in their index.\n\n{table(header, lines)}\n\n"
+        f"From {source('supervision', ['retrieval', 'torch_adapter'])}."
+    )
+
+
+def pairs() -> str:
+    """Pairs of records: the plain cosine, logistic regression, metric-learn and ours."""
+    outside = records("supervision").get("metric_learn", {}).get("results", {})
+    lines = []
+    for name, found in results("supervision", "pairs").items():
+        for label in ("plain", "logistic", "logistic, standardised", "MetricCV"):
+            runs = found[label] if label == "MetricCV" else [found[label]]
+            cells = [
+                f"{mean(run[key] for run in runs):.3f}" if key in runs[0] else "–"
+                for key in ("ap", "auc")
+            ]
+            used = mean(run.get("cpu_seconds", 0) for run in runs)
+            mark = "● " if label == "MetricCV" else ""
+            lines.append([name, mark + label, *cells, f"{used:.1f}" if used else "–"])
+        for label, one in outside.get(name, {}).items():
+            cells = [f"no setting ended in {one['limit']} CPU seconds", "–"]
+            if one["settings"]:
+                cells = [f"{one[key]:.3f}" for key in ("test_ap", "test_auc")]
+            lines.append([name, label, *cells, f"{one['cpu_seconds_of_all']:.0f}"])
+    header = ["set", "method", "average precision", "AUC", "CPU s"]
+    return (
+        "## Pairs\n\nTest pairs ranked by distance. *Logistic* is logistic regression on the "
+        "differences and products of features. ITML and MMC are metric-learn's. Their settings are "
+        "chosen on the validation pairs, and the CPU seconds are those of all settings. `MetricCV` "
+        f"has its defaults, means of three seeds.\n\n{table(header, lines)}\n\n"
+        f"From {source('supervision', ['pairs', 'metric_learn'])}. Thresholds and probabilities "
+        "are measured in [matching](examples/matching.md), and updates in [teaching](teaching.md)."
+    )
+
+
 def growth() -> str:
     """Exponents of time over size."""
     lines = []
@@ -294,7 +357,7 @@ def section() -> str:
         "## Same classes\n\nAll methods on each set. CPU seconds and memory are means over the "
         "splits; those of `MetricCV` are of one split."
     )
-    rest = (unseen, few_labels, growth, parts_of_a_fit, ideas, not_run)
+    rest = (unseen, few_labels, judged, pairs, growth, parts_of_a_fit, ideas, not_run)
     return "\n\n".join([at_a_glance(), intro, sets, *(make() for make in rest)])
 
 
