@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dualmetric.io.atomic import write_atomically
 from dualmetric.paper.fingerprint import CODE, fingerprint
 
 RESULTS = Path(__file__).parent / "results"
@@ -39,14 +40,17 @@ FITS = (
     "ridge.py",
     "scatter.py",
 )
-CHOOSING = (*FITS, "estimators", "measures.py", "supervision")
+CHOOSING = (*FITS, "estimators", "evaluation", "intervals.py", "measures.py", "supervision")
 MEASURED: dict[str, tuple[str, ...]] = {
     "chooser": CHOOSING,
+    "dask": (*FITS, "_rows"),
     "device": CHOOSING,
     "supervision": CHOOSING,
     "supervision metric_learn": (),  # peers alone
     "supervision torch_adapter": (),
     "matching": (*CHOOSING, "matching"),
+    "peers": CHOOSING,
+    "scaling": (*FITS, "_rows"),
     "teaching": (
         *FITS,
         "estimators/updating.py",
@@ -55,6 +59,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
         "teach",
         "updating.py",
     ),
+    "wide": (*FITS, "_rows"),
 }
 """The code that an experiment, or one of its parts, measures, in files and folders of the package.
 
@@ -172,8 +177,9 @@ def commits(experiment: str, *parts: str) -> str:
     for part in parts or records(experiment):
         record = records(experiment)[part]
         old = record["code"] != measured_code(experiment, part)
-        found[record["commit"]] = "†" if old or found.get(record["commit"]) else ""
-    return ", ".join(commit + mark for commit, mark in found.items())
+        made_by = record["commit"] or "unknown"
+        found[made_by] = "†" if old or found.get(made_by) else ""
+    return ", ".join(f"{commit}{mark}" for commit, mark in found.items())
 
 
 def measured_code(experiment: str, part: str) -> str:
@@ -199,7 +205,7 @@ def store(experiment: str, part: str, results: Any, **more: Any) -> None:
     }
     RESULTS.mkdir(exist_ok=True)
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in found.values()]
-    (RESULTS / f"{experiment}.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_atomically(RESULTS / f"{experiment}.jsonl", "".join(lines).encode())
     print(f"stored {part} in {experiment}.jsonl")
 
 

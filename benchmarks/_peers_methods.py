@@ -22,7 +22,7 @@ WIDE = 300  # features; methods that cannot take more, or sparse rows, get 100 c
 Map = Callable[[Any], Any]
 
 
-def reduced(X: Any, seed: int, above: int = WIDE, width: int = 100) -> tuple[Any, Map]:
+def reduced(X: Any, seed: int, above: float = WIDE, width: int = 100) -> tuple[Any, Map]:
     """Principal components of wide rows, singular vectors of sparse ones, and the map to them."""
     from sklearn.decomposition import PCA, TruncatedSVD
 
@@ -33,9 +33,11 @@ def reduced(X: Any, seed: int, above: int = WIDE, width: int = 100) -> tuple[Any
     return model.fit_transform(X), model.transform
 
 
-def on_components(learn: Callable[..., Map], X: Any, y: np.ndarray, seed: int) -> Map:
-    """A method of chooser.py, on components where rows are sparse or have over 1,000 features."""
-    rows, reduce = reduced(X, seed, above=1_000)
+def on_components(
+    learn: Callable[..., Map], X: Any, y: np.ndarray, seed: int, above: float = 1_000
+) -> Map:
+    """A method of chooser.py, on 500 components if rows are sparse or have more features."""
+    rows, reduce = reduced(X, seed, above, width=500)
     outputs = learn(rows, y)
     return lambda rows: outputs(reduce(rows))
 
@@ -112,7 +114,7 @@ def adapter(X: Any, y: np.ndarray, seed: int, classes: bool = False) -> Map:
     import torch
 
     torch.set_num_threads(1)
-    rows, reduce = reduced(X, seed, width=256)
+    rows, reduce = reduced(X, seed, above=1_000, width=300)
     centre = rows.mean(axis=0)
     spread = np.sqrt(rows.var(axis=0).sum())
     Z = (rows - centre) / spread
@@ -199,7 +201,7 @@ PEERS: dict[str, Callable[..., Map]] = {
     },
 }
 KERNEL: dict[str, Callable[..., Map]] = {
-    "ridge on kernel features": partial(on_components, lifted_ridge),
+    "ridge on kernel features": partial(on_components, lifted_ridge, above=np.inf),
     "kernel SVM": svm,
 }
 OURS: dict[str, Callable[..., Map]] = {
@@ -224,3 +226,5 @@ UNSEEN: dict[str, Callable[..., Map]] = {
     ),
 }
 METHODS = PEERS | KERNEL | OURS
+TUNED = ("ridge", "LDA auto", "LDA 0.1", "LDA 0.5", "ridge on kernel features")
+"""Peers that run on all splits, however long they take, as MetricCV does."""

@@ -30,17 +30,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from _common import ENVIRONMENTS, interpreter, load_split, records, store
-from _peers_methods import METHODS, UNSEEN, Map, ours, whitened
+from _peers_methods import METHODS, TUNED, UNSEEN, WIDE, Map, ours, whitened
 from _peers_outside import status
-from chooser import judge, outputs, parts, unit
+from chooser import outputs, parts, views
+from dualmetric._arrays.system import one_thread
 
-LIMIT = 60
+LIMIT = 40
 """CPU seconds of a method on a set."""
 
 ENOUGH = 8
 """CPU seconds after which no further split is started."""
 
-SVM_ROWS = 2_100
 SETS = (
     "golub",
     "su",
@@ -70,19 +70,13 @@ GROWS = {
     "SCML (metric-learn)": "rows",
     "ITML (metric-learn)": "classes",
 }
-"""What the time of a slow peer grows with: where no more took too long, it is not started."""
+"""What the time of a slow peer grows with, beside the features that it gets.
+
+It is not started on a set if it took too long on one that has no more of both.
+"""
 
 
 # one method on one set
-
-
-def both(train: Any, y: np.ndarray, test: Any, y_test: np.ndarray) -> dict[str, float]:
-    """Scores by the better of both distances, as for the peers of chooser.py."""
-    found = judge(train, y, test, y_test)
-    if train.shape[1] > 1:
-        angles = judge(unit(train), y, unit(test), y_test)
-        found = {key: max(value, angles[key]) for key, value in found.items()}
-    return found
 
 
 def one_split(learn: Callable[..., Map], seed: int, data: tuple[Any, ...]) -> dict[str, float]:
@@ -96,20 +90,19 @@ def one_split(learn: Callable[..., Map], seed: int, data: tuple[Any, ...]) -> di
     extra = getattr(transform, "spent", {})
     cost = {key: round(value + extra.get(key, 0), 3) for key, value in cost.items()}
     train, test = outputs(transform, X, X_test)
-    return both(train, y, test, y_test) | cost
+    return views(train, y, test, y_test) | cost
 
 
-def child(pipe: Any, learn: Callable[..., Map], splits: list[Any], limit: int) -> None:
+def child(pipe: Any, learn: Callable[..., Map], splits: list[Any], limit: int | None) -> None:
     """Send the result of each split, or the reason why there is none."""
-    from threadpoolctl import threadpool_limits
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     warnings.simplefilter("ignore")
     try:
-        with threadpool_limits(1):
+        with one_thread():
             for done, (seed, data) in enumerate(splits):
-                if done and sum(os.times()[:4]) > ENOUGH:
+                if done and limit is not None and sum(os.times()[:4]) > ENOUGH:
                     return
                 pipe.send(one_split(learn, seed, data))
     except TimeoutError:
@@ -118,7 +111,9 @@ def child(pipe: Any, learn: Callable[..., Map], splits: list[Any], limit: int) -
         pipe.send(f"failed: {type(error).__name__}: {error}"[:300])
 
 
-def measured(learn: Callable[..., Map], splits: list[Any], limit: int = LIMIT) -> dict[str, Any]:
+def measured(
+    learn: Callable[..., Map], splits: list[Any], limit: int | None = LIMIT
+) -> dict[str, Any]:
     """Results of a method in a process of its own, and why splits are missing."""
     context = multiprocessing.get_context("fork")  # shares the rows, and what is compiled
     here, there = context.Pipe(duplex=False)
@@ -143,20 +138,23 @@ def measured(learn: Callable[..., Map], splits: list[Any], limit: int = LIMIT) -
     return {"splits": found, "of": len(splits), "why": why}
 
 
+def features_used(features: int) -> int:
+    """How many features a slow peer gets."""
+    return 100 if features > WIDE else features
+
+
 def unfit(name: str, method: str, X: Any, classes: int) -> str:
     """Reason not to start a method on a set; empty where there is none."""
     rows, features = X.shape
-    if method == "kernel SVM" and rows > SVM_ROWS:
-        return f"not run on more than {SVM_ROWS:,} training rows"
     wide = features > 2_000
     if wide and (method == "OASIS" or (method == "DuOri" and sp.issparse(X))):
         return "not run on more than 2,000 features: its steps are of features × features"
     if (key := GROWS.get(method)) is None:
         return ""
-    size = {"rows": rows, "classes": classes}[key]
+    size, width = {"rows": rows, "classes": classes}[key], features_used(features)
     for part in SETS:
         old = records("peers").get(part, {}).get("results")
-        if old and part != name and old[key] <= size:
+        if old and part != name and old[key] <= size and features_used(old["features"]) <= width:
             before = old["methods"].get(method, {"splits": [], "why": ""})
             if before["why"].startswith("time limit") and not before["splits"]:
                 where = f"{part}, with {old[key]:,} {key}"
@@ -176,8 +174,11 @@ def same_classes(name: str) -> dict[str, Any]:
     found |= {"features": X.shape[1], "classes": classes, "methods": {}}
     for method, learn in METHODS.items():
         some = splits[:1] if method.startswith("MetricCV") else splits
+        limit = None if method in TUNED or method.startswith("MetricCV") else LIMIT
         why = unfit(name, method, X, classes)
-        result = {"splits": [], "of": len(some), "why": why} if why else measured(learn, some)
+        result = {"splits": [], "of": len(some), "why": why}
+        if not why:
+            result = measured(learn, some, limit)
         found["methods"][method] = result
         show(name, method, result)
     return found
@@ -193,7 +194,7 @@ def new_classes(name: str) -> dict[str, Any]:
         splits.append((seed, (X[train], y[train], X_test[test], y_test[test])))
     found: dict[str, Any] = {}
     for method, learn in UNSEEN.items():
-        found[method] = measured(learn, splits)
+        found[method] = measured(learn, splits, None if method in TUNED else LIMIT)
         for one in found[method]["splits"]:
             del one["knn"]  # no training row has the class of a test row
         show(f"new classes {name}", method, found[method])
@@ -226,8 +227,6 @@ def made_rows(n: int, features: int, nonzeros: int | None = None) -> tuple[Any, 
 
 def growth() -> dict[str, Any]:
     """CPU seconds of a fit on made rows, over two decades of each size."""
-    from threadpoolctl import threadpool_limits
-
     decades = (10_000, 100_000, 1_000_000)
     axes: dict[str, list[tuple[int, tuple[int, ...], dict[str, int]]]] = {
         "rows": [(n, (n, 100), {}) for n in decades],
@@ -240,7 +239,7 @@ def growth() -> dict[str, Any]:
             X, y = made_rows(*shape)
             for method in (partial(ours, "DuRP"), whitened):
                 name = "DuRP, whitened" if method is whitened else "DuRP"
-                with threadpool_limits(1):
+                with one_thread():
                     begin = process_time()
                     method(X, y, 0, **settings)
                     seconds = process_time() - begin

@@ -8,11 +8,14 @@ from pathlib import Path
 from statistics import mean
 
 from _common import commits, records, results
+from _peers_methods import TUNED
 from dualmetric.paper.cells import METHODS, Store
 from dualmetric.paper.fingerprint import fingerprint
 from dualmetric.paper.published import MAP
 from dualmetric.paper.summary import over_trials
 from dualmetric.paper.tables import papers_method
+from peers import SETS
+from peers_page import best, scores_of
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -39,14 +42,12 @@ def labels() -> str:
         "| labels, mAP % | plain | ridge or LDA | ridge on kernel features | `MetricCV` |",
         "|---|---|---|---|---|",
     ]
-    kinds = (("plain",), ("ridge", "LDA"), ("lifted",), ("MetricCV map",))
-    for part, record in records("chooser").items():
-        kind, _, name = part.partition(" ")
-        if kind != "scores":
-            continue
-        means = {label: mean(each["map"]) for label, each in record["results"]["scores"].items()}
-        found = [[v for label, v in means.items() if label.startswith(kind)] for kind in kinds]
-        cells = [f"{max(values):.1f}" if values else "–" for values in found]
+    for name in SETS:
+        scores = scores_of(name, "map")
+        plain = [label for label in scores if label.startswith("plain")]
+        kinds = (plain, TUNED[:-1], TUNED[-1:], ["MetricCV map"])
+        chosen = [best(scores, labels) for labels in kinds]
+        cells = [f"{mean(scores[label]):.1f}" if label else "–" for label in chosen]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -119,13 +120,15 @@ def origin() -> str:
         for commit in found
     ]
     scores = [part for part in records("chooser") if part.startswith("scores ")]
+    peers = [name for name in SETS if name in records("peers")]
     measured = {
-        "labels": commits("chooser", *scores),
+        "labels": ", ".join([commits("chooser", *scores), commits("peers", *peers)]),
         "clicks and pairs": commits("supervision", "retrieval", "blocks", "pairs", "torch_adapter"),
         "time and memory": ", ".join([commits("core", "fit"), commits("wide", "made", "memmap")]),
         "the paper's setting": ", ".join(paper),
     }
-    text = "; ".join(f"{what}: {made_by}" for what, made_by in measured.items())
+    once = {what: ", ".join(dict.fromkeys(made.split(", "))) for what, made in measured.items()}
+    text = "; ".join(f"{what}: {made_by}" for what, made_by in once.items())
     note = " (†: the code has changed since)" if "†" in text else ""
     return f"Commits at which these were measured{note}: {text}."
 

@@ -13,7 +13,10 @@ from dualmetric.paper.summary import over_trials
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from _common import commits, records, results  # noqa: E402
+from _common import commits, results  # noqa: E402
+from _peers_methods import TUNED  # noqa: E402
+from peers import SETS  # noqa: E402
+from peers_page import best, scores_of  # noqa: E402
 
 
 def collect() -> dict[str, str]:
@@ -68,26 +71,27 @@ def collect() -> dict[str, str]:
         for score in ("map", "knn"):
             found = over_trials(stored, "usps", method, score)
             numbers[f"usps_{method.lower()}_{score}"] = _percent(100 * found.mean)
-    used = ("chooser", "matching", "teaching")
+    used = ("chooser", "matching", "peers", "teaching")
     return numbers | {f"commits_{name}": commits(name) for name in used}
 
 
 def _choosing() -> dict[str, str]:
     """Numbers of the page about `MetricCV`: the better of each kind of peer."""
     numbers = {}
-    for part, stored in records("chooser").items():
-        if not part.startswith("scores "):
-            continue
-        name, found = part.removeprefix("scores "), stored["results"]["scores"]
+    for name in SETS:
         for score in ("map", "knn"):
-            means = {label: mean(each[score]) for label, each in found.items()}
-            ours = means[f"MetricCV {score}"]
-            kinds = {"plain": "plain", "ridge": "ridge", "lda": "LDA", "lifted": "lifted ridge"}
-            for kind, start in kinds.items():
-                known = [value for label, value in means.items() if label.startswith(start)]
-                best = _percent(max(known)) if known else "–"
-                numbers[f"choose_{name}_{kind}_{score}"] = best
-            numbers[f"choose_{name}_ours_{score}"] = _percent(ours)
+            found = scores_of(name, score)
+            kinds = {
+                "plain": [label for label in found if label.startswith("plain")],
+                "ridge": ["ridge"],
+                "lda": [label for label in TUNED if label.startswith("LDA")],
+                "lifted": ["ridge on kernel features"],
+                "ours": [f"MetricCV {score}"],
+            }
+            for kind, labels in kinds.items():
+                label = best(found, labels)
+                shown = _percent(mean(found[label])) if label else "–"
+                numbers[f"choose_{name}_{kind}_{score}"] = shown
     return numbers
 
 

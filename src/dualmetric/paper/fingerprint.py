@@ -51,6 +51,8 @@ def fingerprint(code: tuple[str, ...] = CODE) -> str:
 def code_files(code: tuple[str, ...] = CODE) -> list[Path]:
     """Return the files of some code; a folder stands for the modules in it."""
     places = [PACKAGE / name for name in code]
+    if missing := [place for place in places if not place.exists()]:
+        raise FileNotFoundError(f"{missing[0]} does not exist: correct the list of code")
     files = [[place] if place.is_file() else place.glob("*.py") for place in places]
     return sorted(set(chain.from_iterable(files)))
 
