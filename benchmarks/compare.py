@@ -4,7 +4,7 @@
 
 OLD and NEW are checkouts (folders that hold src/dualmetric). Every measurement is a fresh process,
 and the two versions take turns, so that noise affects both alike. Only what both versions export is
-used. The rows are made; ``--size 0.1`` makes a tenth of them, for a quick look.
+used. The rows are synthetic; ``--size 0.1`` makes a tenth of them, for a quick look.
 
 Each line has the median of OLD, the median of NEW, and the median and range of NEW/OLD over the
 turns. ``mean distance`` is one number of the result: where it is equal, both versions have learned
@@ -81,7 +81,7 @@ def status(key: str) -> float:
 
 
 def ranking(size: float) -> dict[str, float]:
-    """mAP of made rows."""
+    """mAP of synthetic rows."""
     from dualmetric import mean_average_precision
 
     rng = np.random.default_rng(0)

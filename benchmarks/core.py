@@ -88,7 +88,7 @@ def parts() -> Any:
     wide, wide_labels = _made_wide()
     return {
         "usps, 7,291 × 256": _beside_limits(usps, labels, None),
-        "made, 5,500 × 1,000": _beside_limits(wide, wide_labels, 50),
+        "synthetic, 5,500 × 1,000": _beside_limits(wide, wide_labels, 50),
     }
 
 

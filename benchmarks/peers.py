@@ -226,7 +226,7 @@ def made_rows(n: int, features: int, nonzeros: int | None = None) -> tuple[Any, 
 
 
 def growth() -> dict[str, Any]:
-    """CPU seconds of a fit on made rows, over two decades of each size."""
+    """CPU seconds of a fit on synthetic rows, over two decades of each size."""
     decades = (10_000, 100_000, 1_000_000)
     axes: dict[str, list[tuple[int, tuple[int, ...], dict[str, int]]]] = {
         "rows": [(n, (n, 100), {}) for n in decades],

@@ -288,8 +288,9 @@ def growth() -> str:
     header = ["growth with", "method", "from, to", "exponent", "CPU seconds"]
     made = table(header, lines) if lines else f"{MISSING.capitalize()}."
     return (
-        "## Growth\n\nThe rows are made. The exponent is the slope of a line through the logarithms"
-        f" of size and time: 1 is linear.\n\n{made}\n\nFrom {source('peers', ['growth'])}."
+        "## Growth\n\nThe rows are synthetic. The exponent is the slope of a line through the "
+        "logarithms of size and time: 1 is linear.\n\n"
+        f"{made}\n\nFrom {source('peers', ['growth'])}."
     )
 
 
@@ -301,22 +302,23 @@ def exponent(points: list[Any]) -> float:
 
 
 def parts_of_a_fit() -> str:
-    """Each part of a fit beside its own limit (core.py)."""
+    """Each part of a fit beside its own reference (core.py), which is stored as its limit."""
     lines = [
-        [name, part, f"{one['seconds']:.3f}", f"{one['limit']:.4f}", f"{ratio:.1f}"]
+        [shown, part, f"{one['seconds']:.3f}", f"{one['limit']:.4f}", f"{ratio:.1f}"]
         for name, parts in records("core")["parts"]["results"].items()
+        for shown in [name.replace("made,", "synthetic,")]  # its name in older results
         for part, one in parts.items()
         for ratio in [one["seconds"] / one["limit"]]
     ]
     return (
         "## Where the time of a fit goes\n\nThese are fits of DuRP with its defaults (ten "
         "projections, 100,000 triplets, three epochs), from `python benchmarks/core.py parts`; "
-        "`DuRP(verbose=2)` prints the same parts of any fit. Each part is compared with a limit. "
-        "For sampling it is a copy of every row that is compared; for projection, one product of "
-        "its size; for solving, the arithmetic of its steps at the speed of a large product on one "
-        "core, which cannot be reached, since each step waits for the one before it; for recovery, "
-        "one product of its size and the eigenvectors.\n\n"
-        + table(["set", "part", "seconds", "its limit", "times the limit"], lines)
+        "`DuRP(verbose=2)` prints the same parts of any fit. Each part is compared with a "
+        "reference time. For sampling it is a copy of every row that is compared; for projection, "
+        "one product of its size; for solving, the arithmetic of its steps at the speed of a large "
+        "product on one core, which cannot be reached, since each step waits for the one before "
+        "it; for recovery, one product of its size and the eigenvectors.\n\n"
+        + table(["set", "part", "seconds", "reference", "times the reference"], lines)
         + f"\n\nFrom {source('core', ['parts'])}."
     )
 
@@ -350,9 +352,10 @@ def not_run() -> str:
             if not result["splits"]:
                 reasons.setdefault((method, result["why"]), []).append(part)
     lines = [[method, why, ", ".join(sets)] for (method, why), sets in sorted(reasons.items())]
+    every = "Every method has scores on the sets that were measured."
     return (
         "## What did not run\n\n"
-        + (table(["method", "reason", "sets"], lines) if lines else "Every method has scores.")
+        + (table(["method", "reason", "sets"], lines) if lines else every)
         + f"\n\nFrom {source('peers')}."
     )
 

@@ -124,7 +124,8 @@ def _measured_on(cores: int, found: Any, device: Any, environment: Any) -> str:
         f"with {found['rows']:,} × {WIDTH} float32 ({found['gb']:.0f} GB) in Zarr on its disk.\n"
         f"- *GPU*: one {environment['device']['name']}, with {device['fit']['rows']:,} × {WIDTH} "
         "float32 in its memory.\n\n"
-        f"Fits are of `DuRP` with whitening, rank {RANK}, 100,000 triplets and ten projections."
+        f"Unless stated otherwise, fits are of `DuRP` with whitening, rank {RANK}, 100,000 "
+        "triplets and ten projections."
     )
 
 
@@ -134,12 +135,12 @@ def _reached(dask: Any, usps: Any, device: Any) -> str:
     lines = [
         "| what | measured |",
         "|---|---|",
-        f"| Dask: fit, compared with a plain pass, `X.sum(axis=0)` | {ratios['fit']:.2f} × its "
-        f"time, {ratios['whitened']:.2f} × whitened |",
-        f"| Dask: transform, compared with that pass | {ratios['transform']:.2f} × its time |",
+        f"| Dask: fit, compared with a plain pass, `X.sum(axis=0)` | {ratios['fit']:.2f} times "
+        f"as long without whitening; {ratios['whitened']:.2f} times with it |",
+        f"| Dask: transform, compared with that pass | {ratios['transform']:.2f} times as long |",
         f"| Dask: memory of a worker, of the calling process | {memory['workers_gb']:.2f} GB, "
         f"{memory['client_gb']:.2f} GB |",
-        "| Dask: fit of usps on a local cluster, compared with the fit in memory | "
+        "| Dask: `DuRP()` on usps, on a local cluster, compared with the fit in memory | "
         f"{usps['overhead']:+.2f} s |",
         f"| GPU: fit from {fit['rows']:,} × {WIDTH} | {fit['fit']['seconds']:.2f} s; whitened by "
         f"all rows {fit['fit, all_rows']['seconds']:.2f} s |",
@@ -147,19 +148,25 @@ def _reached(dask: Any, usps: Any, device: Any) -> str:
         f"| GPU: transform of {moved['rows']:,} × {WIDTH}, compared with `X @ L` | "
         f"{100 * moved['share_of_plain_speed']:.0f} % of its speed |",
         "| GPU: exact mAP of 10,000 queries against 1,000,000 × 64 | "
-        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} × as fast as two cores "
-        "(extrapolated from 200 queries) |",
+        f"{ranked['device_seconds']:.1f} s, {ranked['times_faster']:.0f} times as fast as two "
+        "cores (extrapolated from 200 queries) |",
         "| GPU: largest difference of distances from those of the host, same seed | "
-        + ", ".join(
-            f"{name} {row['largest_relative_difference']:.0e}"
+        + "; ".join(
+            f"{_setting(name)} {row['largest_relative_difference']:.0e}"
             for name, row in device["same"].items()
         )
         + " |",
         f"| GPU: DuOri's steps in 1,000 dimensions | {duori['device']['solving']:.2f} s, "
-        f"{duori['host']['solving'] / duori['device']['solving']:.0f} × as fast as "
+        f"{duori['host']['solving'] / duori['device']['solving']:.0f} times as fast as "
         f"{duori['host_cores']} cores, the same gap |",
     ]
     return "### Side by side\n\n" + "\n".join(lines)
+
+
+def _setting(name: str) -> str:
+    """A setting of `DuRP` in device.jsonl, such as "DuRP, whitened, cosine", in words."""
+    rest = name.removeprefix("DuRP, ").replace(", cosine", " with the cosine")
+    return "`DuRP`" if rest == "DuRP" else rest
 
 
 def _costs(here: Any, dask: Any, device: Any) -> str:
@@ -203,8 +210,8 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
     wide_reading = wide_bytes / rate
     wide_mapping = wide_reading + here["per_row"]["sparse_transform"] / dask["workers"]
     lines = [
-        "| rows | fit | transform of all | fit, a hundred such machines | transform | GPU: fit | "
-        "GPU: transform |",
+        "| rows | local cluster: fit | local cluster: transform | 100 machines: fit | "
+        "100 machines: transform | GPU: fit | GPU: transform |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for power in (7, 8, 9):
@@ -234,10 +241,11 @@ def _predictions(here: Any, dask: Any, device: Any) -> str:
         "- GPU: the rows to learn from are one array that is already on the device. Rows to "
         "transform are copied there in parts (10⁷ × 768 are 31 GB), and the time to copy them is "
         "not included.\n\n"
-        "They assume that each machine reads larger files as fast as the "
+        "They assume that larger files are read as fast as the "
         f"{dask['gb']:.0f} GB here, some of which may still have been in the system's cache. "
-        "Each of a hundred machines reads its own part. The labels (8 bytes per row: 8 GB for "
-        f"10⁹) and the {MAX_ROWS:,} chosen rows are sent to the one that learns. "
+        "Each of the 100 machines is like that of the local cluster, and reads its own part. The "
+        f"labels (8 bytes per row: 8 GB for 10⁹) and the {MAX_ROWS:,} chosen rows are sent to the "
+        "one that learns. "
         f"Nothing above {max(rows, device['fit']['rows']):,} rows was run."
     )
 

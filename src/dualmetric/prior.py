@@ -192,10 +192,11 @@ def weigh_blocks(
 def block_shares(margins: Array, comparisons: Comparisons) -> Array:
     r"""Share of each block in the prior, given the margins m_tb of comparisons within blocks.
 
-    Margins are relative to the mean squared distance within the block. The shares are v/Σv, where v
-    minimises the convex function
+    Margins are relative to the mean squared distance within the block. In the formula they are
+    multiplied by 3, since a prior scales the mean squared distance to 3. The shares are v/Σv, where
+    v minimises the convex function
 
-    .. math:: \frac{1}{\sum_t c_t} \sum_t c_t \ell(\sum_b v_b m_{tb} - b_t)
+    .. math:: \frac{1}{\sum_t c_t} \sum_t c_t \ell(\sum_b v_b m_{tb} + 1 - b_t)
               + \frac{\rho}{2} \sum_b (v_b - \bar v)^2, \qquad v \ge 0
 
     with the smoothed hinge ℓ, and the weights c_t and margins b_t of the comparisons. The sum of v
