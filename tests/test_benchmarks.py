@@ -167,6 +167,17 @@ def test_made_rows_have_the_sizes_that_are_asked_for():
 # the page
 
 
+def test_outputs_are_also_scored_around_their_mean(rng):
+    # two classes in opposite directions from a centre that is far from the origin
+    y = np.arange(40) % 2
+    Z = 100.0 + np.where(y[:, None] == 0, [0.0, 1.0], [0.0, -1.0]) * rng.uniform(0.5, 9, (40, 1))
+    centred = chooser.unit(Z - Z.mean(axis=0))
+    best = chooser.judge(centred, y, centred, y)["map"]
+    assert best == pytest.approx(100)
+    assert chooser.judge(chooser.unit(Z), y, chooser.unit(Z), y)["map"] < 99
+    assert chooser.views(Z, y, Z, y)["map"] == pytest.approx(best)
+
+
 def test_a_lead_is_bold_only_beyond_its_interval():
     # gains 1, 2, 3: standard error 1/√3, and t of two degrees of freedom is 4.303
     assert peers_page.lead([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], overlap=0) == "+2.0 ± 2.5"

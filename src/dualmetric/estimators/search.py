@@ -166,8 +166,8 @@ class MetricCV(LearnedMetricEstimator):
         "metric is better than the plain distances, further quarters follow, up to all four. A "
         'number is the number of folds, as in scikit-learn. "classes" holds out a third of the '
         "classes, then the others (with few classes, repeated random halves): choose it if the "
-        "metric will be used for classes that it has not seen. Each class then counts once, "
-        'whatever its size. For judgements, "queries" holds out queries at random, and "documents" '
+        "metric will be used for classes that it has not seen. Each class then has the same "
+        'weight. For judgements, "queries" holds out queries at random, and "documents" '
         "holds out queries about documents that no other query is about. None uses both: it "
         'discards metrics that are worse than the plain distance with "documents", and chooses the '
         'best of the rest with "queries". With groups, whole groups are held out.',
@@ -225,8 +225,7 @@ class MetricCV(LearnedMetricEstimator):
         "str",
         default=None,
         help='What the metric must be: "linear", "explainable" (`Metric.explain`) or "faiss" '
-        '(``to_faiss``). All three leave out lifts; "faiss" also leaves out blocks that are scaled '
-        "to length one.",
+        '(``to_faiss``). All three leave out lifts; "faiss" also refuses ``blocks``.',
         choices=(None, "linear", "explainable", "faiss"),
         type="str or None",
         flag="For auto: what the metric must be or work with: faiss, linear or explainable.",
