@@ -1,6 +1,6 @@
 """Rows on one GPU: fit, transform, exact mAP and DuOri, against plain products and the host.
 
-    python benchmarks/device.py [tests] [same] [fit] [transform] [ranking] [duori]
+    python benchmarks/device.py [tests] [same] [fit] [transform] [ranking] [duori] [choose]
 
 Without arguments every part runs. Needs a GPU with 80 GB for ``fit`` and ``transform``; DEVICE_ROWS
 in the environment sets another number of rows than 10,000,000. Results are those of one device: its

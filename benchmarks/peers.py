@@ -285,9 +285,11 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := set(given.parts) - set(known):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    if given.parts == ["install"]:
+    if "install" in given.parts:
         install()
-        return
+        given.parts.remove("install")
+        if not given.parts:
+            return
     work: dict[str, Callable[[], Any]] = {}
     for part in given.parts or known[:-1]:
         if part == "new_classes":

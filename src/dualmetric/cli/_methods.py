@@ -130,9 +130,10 @@ def in_flags(message: str) -> str:
     message = message.replace("use cv=None", "leave --cv out")
     message = re.sub(rf"\b({names})=('[^']*'|[-\w.]*\w)", flag, message)
     message = re.sub(r"(?<!--)\bshrinkage\b", "--shrinkage", message)
-    for name in ("max_components", "time_limit"):
-        message = message.replace(name, f"--{_flag_name(name)}")
-    message = message.replace("MetricCV", "--method auto")
+    message = re.sub(
+        r"\b(max_components|time_limit)\b", lambda found: f"--{_flag_name(found[1])}", message
+    )
+    message = re.sub(r"\bMetricCV\b", "--method auto", message)
     return re.sub(r"\b([uU]se) DuRP\b(?!\()", r"\1 --method durp", message)
 
 
