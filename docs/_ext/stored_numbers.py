@@ -14,9 +14,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from _common import commits, results  # noqa: E402
-from _peers_methods import TUNED  # noqa: E402
-from peers import SETS  # noqa: E402
-from peers_page import best, scores_of  # noqa: E402
+from chooser import DENSE, TEXT  # noqa: E402
 
 
 def collect() -> dict[str, str]:
@@ -71,27 +69,18 @@ def collect() -> dict[str, str]:
         for score in ("map", "knn"):
             found = over_trials(stored, "usps", method, score)
             numbers[f"usps_{method.lower()}_{score}"] = _percent(100 * found.mean)
-    used = ("chooser", "matching", "peers", "teaching")
-    return numbers | {f"commits_{name}": commits(name) for name in used}
+    times = [f"times {name}" for name in (*DENSE, *TEXT)]
+    numbers["commits_chooser"] = commits("chooser", *times)
+    return numbers | {f"commits_{name}": commits(name) for name in ("matching", "teaching")}
 
 
 def _choosing() -> dict[str, str]:
-    """Numbers of the page about `MetricCV`: the better of each kind of peer."""
+    """Times of `MetricCV` beside those of what it is compared with."""
     numbers = {}
-    for name in SETS:
-        for score in ("map", "knn"):
-            found = scores_of(name, score)
-            kinds = {
-                "plain": [label for label in found if label.startswith("plain")],
-                "ridge": ["ridge"],
-                "lda": [label for label in TUNED if label.startswith("LDA")],
-                "lifted": ["ridge on kernel features"],
-                "ours": [f"MetricCV {score}"],
-            }
-            for kind, labels in kinds.items():
-                label = best(found, labels)
-                shown = _percent(mean(found[label])) if label else "–"
-                numbers[f"choose_{name}_{kind}_{score}"] = shown
+    for name in (*DENSE, *TEXT):
+        found = results("chooser", f"times {name}")
+        numbers[f"choose_{name}_seconds"] = f"{found['seconds']['MetricCV']:.1f}"
+        numbers[f"choose_{name}_times"] = f"{found['ratio']:.1f}"
     return numbers
 
 
