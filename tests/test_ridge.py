@@ -185,6 +185,20 @@ def test_cosine_is_that_of_ridge_outputs(kind):
     assert model.score(X, y) == pytest.approx(mean_average_precision(outputs, y))
 
 
+def test_two_classes_are_ranked_along_one_direction(rng):
+    """The cosine would only be a sign: all rows of one side at distance zero."""
+    y = np.arange(80) % 2
+    X = rng.normal(size=(80, 5))
+    X[:, 0] += y
+    model = RidgeMetric().fit(X, y)
+    assert model.metric_.rank == 1
+    outputs = RidgeClassifier(model.alpha_ * ridge.mean_eigenvalue(X)).fit(X, y)
+    values = outputs.decision_function(X)[:, None]
+    expected = mean_average_precision(values, y)
+    assert model.score(X, y) == pytest.approx(expected, abs=1e-9)
+    assert model.score(X, y) > mean_average_precision(np.sign(values - values.mean()), y)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_penalty_is_the_choice_of_scikit_learn(shape):
     X, y = make_data(*shape)

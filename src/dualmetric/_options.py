@@ -191,7 +191,8 @@ def distance_option(
         "str",
         default=default,
         help='With "cosine", transformed rows are centred and scaled to length one: often better '
-        f"for text and embeddings. {note}",
+        f"for text and embeddings. A metric with a single direction always has the Euclidean "
+        f"distance, because the cosine would only be a sign. {note}",
         choices=("euclidean", "cosine"),
         flag="How vectors are compared: euclidean or cosine.",
     )

@@ -155,8 +155,10 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
     ) -> Metric:
         """Metric with a factor over (lifted) rows; their mean is the centre of the cosine."""
         X, lift, nystroem = lifted or LiftedRows(training.X)
-        centre = None
-        if self.distance == "cosine" and not outside and blocks is None:
+        distance, centre = self.distance, None
+        if factor is not None and factor.shape[1] == 1 and not outside:
+            distance = "euclidean"  # in one direction, the cosine is only a sign
+        if distance == "cosine" and not outside and blocks is None:
             centre = ops.centre_of(X) if factor is None else ops.column_means(X) @ factor
         if lift is not None:
             factor = nystroem if factor is None else nystroem @ factor
@@ -167,7 +169,7 @@ class MetricEstimator(TransformerMixin, BaseEstimator):
             training.rows.names,
             {**self._described(), "rows": training.counts},
             to_numpy(centre),
-            self.distance,
+            distance,
             lift=lift,
             outside=outside,
             blocks=blocks,
