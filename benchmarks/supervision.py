@@ -597,7 +597,7 @@ def few_labels(seeds: int) -> dict[str, Any]:
 
 
 def few_label_methods(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Callable]:
-    """Transformations to be compared; those of others with both distances."""
+    """Transformations to be compared; those of others also at length one, centred or not."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.linear_model import RidgeClassifierCV
 
@@ -612,8 +612,10 @@ def few_label_methods(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Call
             peers[f"LDA {shrinkage}"] = lda.fit(X, y).transform
     found = {"plain cosine": Euclidean("cosine").fit(X).transform, "MetricCV": search.transform}
     for label, transform in peers.items():
+        mean = transform(X).mean(axis=0)
         found[label] = transform
-        found[f"{label}, cosine"] = lambda rows, transform=transform: unit(transform(rows))
+        found[f"{label}, cosine"] = lambda rows, of=transform: unit(of(rows))
+        found[f"{label}, centred cosine"] = lambda rows, of=transform, at=mean: unit(of(rows) - at)
     return found
 
 
