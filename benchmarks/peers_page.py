@@ -166,7 +166,7 @@ def unseen() -> str:
 
     def cell(name: str, method: str) -> str:
         if values := columns[name].get(method):
-            return spread(values)
+            return spread(values) + ("" if len(values) == 5 else f" ({len(values)} of 5 halves)")
         result = measured(f"new classes {name}").get("methods", {}).get(method, {})
         return result.get("why") or MISSING
 
