@@ -6,7 +6,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -103,6 +103,15 @@ def _load_sparse(name: str) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     return X[train], rows.y[train], X[test], rows.y[test]
 
 
+def class_halves(name: str, seeds: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Training rows of one random half of the classes and test rows of the other, with labels."""
+    X, y, X_test, y_test = load_split(name)
+    for seed in range(seeds):
+        learned, ranked = np.array_split(np.random.default_rng(seed).permutation(np.unique(y)), 2)
+        train, test = np.isin(y, learned), np.isin(y_test, ranked)
+        yield seed, (X[train], y[train], X_test[test], y_test[test])
+
+
 def side_by_side(repeats: int, **work: Callable[[], Any]) -> dict[str, float]:
     """Median seconds of each piece of work; they take turns, so that noise affects all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in work}
@@ -173,11 +182,11 @@ def records(experiment: str) -> dict[str, Any]:
 
 def commits(experiment: str, *parts: str) -> str:
     """Commits that measured parts of an experiment, or all; † if the code has changed since."""
+    stored = records(experiment)
     found: dict[str, str] = {}
-    for part in parts or records(experiment):
-        record = records(experiment)[part]
-        old = record["code"] != measured_code(experiment, part)
-        made_by = record["commit"] or "unknown"
+    for part in parts or stored:
+        old = stored[part]["code"] != measured_code(experiment, part)
+        made_by = stored[part]["commit"] or "unknown"
         found[made_by] = "†" if old or found.get(made_by) else ""
     return ", ".join(f"{commit}{mark}" for commit, mark in found.items())
 

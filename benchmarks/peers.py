@@ -5,9 +5,10 @@
 
 Without names everything runs; ``install`` makes the environments of metric-learn and mlpack. Splits
 are those of chooser.py, which has the scores of `MetricCV`. A method learns from training rows; its
-outputs are compared by the Euclidean distance and by the cosine, and the better one on the test
-rows counts. It runs in a process of its own, on one thread. It may take `LIMIT` CPU seconds, and
-starts no further split after `ENOUGH`. `MetricCV` runs on one split, for its cost. Each set is one
+outputs are compared by the Euclidean distance, the cosine and the centred cosine, and the best one
+on the test rows counts. It runs in a process of its own, on one thread. Peers in `TUNED` run on all
+splits. Any other method may take `LIMIT` CPU seconds, and starts no further split after `ENOUGH`;
+on new classes, this holds for NCA only. `MetricCV` runs on one split, for its cost. Each set is one
 line of results/peers.jsonl; peers_page.py makes the page.
 """
 
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from _common import ENVIRONMENTS, interpreter, load_split, records, store
+from _common import ENVIRONMENTS, class_halves, interpreter, records, store
 from _peers_methods import METHODS, TUNED, UNSEEN, WIDE, Map, ours, whitened
 from _peers_outside import status
 from chooser import outputs, parts, views
@@ -152,8 +153,9 @@ def unfit(name: str, method: str, X: Any, classes: int) -> str:
     if (key := GROWS.get(method)) is None:
         return ""
     size, width = {"rows": rows, "classes": classes}[key], features_used(features)
+    stored = records("peers")
     for part in SETS:
-        old = records("peers").get(part, {}).get("results")
+        old = stored.get(part, {}).get("results")
         if old and part != name and old[key] <= size and features_used(old["features"]) <= width:
             before = old["methods"].get(method, {"splits": [], "why": ""})
             if before["why"].startswith("time limit") and not before["splits"]:
@@ -186,12 +188,7 @@ def same_classes(name: str) -> dict[str, Any]:
 
 def new_classes(name: str) -> dict[str, Any]:
     """Learned from one half of the classes, for five halves; ranks test rows of the other."""
-    X, y, X_test, y_test = load_split(name)
-    splits = []
-    for seed in range(5):
-        learned, ranked = np.array_split(np.random.default_rng(seed).permutation(np.unique(y)), 2)
-        train, test = np.isin(y, learned), np.isin(y_test, ranked)
-        splits.append((seed, (X[train], y[train], X_test[test], y_test[test])))
+    splits = list(class_halves(name, 5))
     found: dict[str, Any] = {}
     for method, learn in UNSEEN.items():
         # halves of the classes differ much: methods are compared on all of them

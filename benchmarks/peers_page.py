@@ -86,12 +86,12 @@ def scores_of(name: str, key: str) -> Scores:
         for method, result in measured(name).get("methods", {}).items()
     }
     stored = records("chooser").get(f"scores {name}", {}).get("results", {"scores": {}})
+    one_split = ("MetricCV map", "MetricCV knn")  # measured there for their cost only
     own = {
         label: each[key]
         for label, each in stored["scores"].items()
-        if label.startswith("plain") or label in ("MetricCV map", "MetricCV knn")
+        if label.startswith("plain") or label in one_split
     }
-    one_split = ("MetricCV map", "MetricCV knn")
     return {m: values for m, values in found.items() if m not in one_split} | own
 
 
@@ -213,6 +213,15 @@ def few_labels() -> str:
     )
 
 
+def means(runs: list[dict[str, Any]], *keys: str) -> list[str]:
+    """Mean scores of some runs and their mean CPU seconds; a dash where they have none."""
+    digits = dict.fromkeys(keys, 3) | {"cpu_seconds": 1}
+    return [
+        f"{mean(run[key] for run in runs):.{n}f}" if key in runs[0] else "–"
+        for key, n in digits.items()
+    ]
+
+
 def judged() -> str:
     """Queries and documents: the plain cosine, an adapter trained with PyTorch, and ours."""
     adapter = results("supervision", "torch_adapter")
@@ -228,12 +237,8 @@ def judged() -> str:
         if mapped:
             methods["● MetricCV, queries mapped alone"] = mapped
         for label, runs in methods.items():
-            cells = [
-                f"{mean(run[part] for run in runs):.3f}" if part in runs[0] else "–"
-                for part in ("all", "seen documents", "new documents")
-            ]
-            used = mean(run.get("cpu_seconds", 0) for run in runs)
-            lines.append([name, label, *cells, f"{used:.1f}" if used else "–"])
+            parts = ("all", "seen documents", "new documents")
+            lines.append([name, label, *means(runs, *parts)])
     header = ["set", "method", "all queries", "judged documents", "new documents", "CPU s"]
     return (
         "## Queries and documents\n\nnDCG@10 on test queries: on all, on those whose relevant "
@@ -253,13 +258,8 @@ def pairs() -> str:
     for name, found in results("supervision", "pairs").items():
         for label in ("plain", "logistic", "logistic, standardised", "MetricCV"):
             runs = found[label] if label == "MetricCV" else [found[label]]
-            cells = [
-                f"{mean(run[key] for run in runs):.3f}" if key in runs[0] else "–"
-                for key in ("ap", "auc")
-            ]
-            used = mean(run.get("cpu_seconds", 0) for run in runs)
             mark = "● " if label == "MetricCV" else ""
-            lines.append([name, mark + label, *cells, f"{used:.1f}" if used else "–"])
+            lines.append([name, mark + label, *means(runs, "ap", "auc")])
         for label, one in outside.get(name, {}).items():
             cells = [f"no setting ended in {one['limit']} CPU seconds", "–"]
             if one["settings"]:
@@ -337,7 +337,7 @@ def ideas() -> str:
                 cells.append(" / ".join(f"{a:.1f}" if same else signed(a - b) for a, b in pairs))
             lines.append([title, idea, *cells])
     return (
-        "## Ideas that were tried\n\nThe table has mAP / 5-NN in percent, means of three seeds, "
+        "## Ideas that were tried\n\nThe table shows mAP / 5-NN in percent, means of three seeds, "
         "from `python benchmarks/tried.py`: the setting as it is, and what each idea adds.\n\n"
         + table(["setting", "idea", *tables], lines)
         + f"\n\nFrom {source('tried')}."

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from _common import data_folder, interpreter, load_split, side_by_side, store
+from _common import class_halves, data_folder, interpreter, load_split, side_by_side, store
 from dualmetric import DuRP, Euclidean, Metric, MetricCV, mean_average_precision
 from dualmetric._arrays.namespace import blocks_of
 from dualmetric.evaluation import hit_rate, map_at_r, ndcg
@@ -532,18 +532,13 @@ def new_classes(seeds: int) -> dict[str, Any]:
     """mAP on test rows of classes that were not learned from: MetricCV(cv="classes")."""
     found: dict[str, Any] = {}
     for name in NEW_CLASSES:
-        X_train, y_train, X_test, y_test = load_split(name)
         rows: dict[str, list[Any]] = {"plain cosine": [], "MetricCV": [], "chosen": []}
-        for seed in range(seeds):
-            classes = np.random.default_rng(seed).permutation(np.unique(y_train))
-            learned, ranked = np.array_split(classes, 2)
-            train, test = np.isin(y_train, learned), np.isin(y_test, ranked)
-            X, y = X_train[train], y_train[train]
+        for seed, (X, y, X_test, y_test) in class_halves(name, seeds):
             search = MetricCV(cv="classes", random_state=seed)
             _, seconds = on_clock(search.fit, X, y)
             plain = Euclidean("cosine").fit(X)
             for label, model in (("plain cosine", plain), ("MetricCV", search)):
-                score = mean_average_precision(model.transform(X_test[test]), y_test[test])
+                score = mean_average_precision(model.transform(X_test), y_test)
                 rows[label].append(100 * score)
             rows["chosen"].append(choice(search) | {"cpu_seconds": seconds})
         found[name] = rows
