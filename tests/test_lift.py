@@ -12,6 +12,7 @@ from dualmetric import Metric
 from dualmetric._arrays import namespace
 from dualmetric._rows import stored
 from dualmetric.lift import Lift, rbf_lift
+from dualmetric.tfidf import fit_idf, tfidf
 from makers import make_rows
 
 D, Q, RANK = 5, 9, 3
@@ -156,7 +157,7 @@ def test_fewer_rows_than_landmarks():
         ),
         (make_rows(20, dtype=np.float32) * np.float32(1e25), "too large or too small .*float64"),
         (make_rows(20) * 1e-140, "too large or too small .*StandardScaler"),
-        (sp.csr_array(make_rows(20)), "for dense rows .* use lift=None"),
+        (sp.eye_array(4001, format="csr"), "sparse rows may have 4,000 at most, .* use lift=None"),
     ],
 )
 def test_rows_that_cannot_be_lifted(rows, message):
@@ -205,13 +206,16 @@ def test_a_source_of_rows(height, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_matrix])
-def test_sparse_rows_are_refused(kind):
-    metric, X = make_metric(), kind(make_rows(3))
+def test_sparse_rows_are_lifted_like_dense_ones(kind):
+    metric, X = make_metric(), make_rows(30)
+    X[np.abs(X) < 0.5] = 0.0
     for use in (metric.transform, metric.pairwise, lambda X: metric.distance(X, X)):
-        with pytest.raises(
-            ValueError, match=r"a kernel lift takes dense rows: pass X\.toarray\(\)"
-        ):
-            use(X)
+        assert_allclose(use(kind(X)), use(X), rtol=1e-12)
+    lifts = [rbf_lift(rows, np.random.default_rng(0)) for rows in (X, sp.csr_array(X))]
+    assert_allclose(lifts[1][0].landmarks, lifts[0][0].landmarks)
+    assert lifts[1][0].gamma == lifts[0][0].gamma
+    kernels = [lift.apply(X, factor) @ lift.apply(X, factor).T for lift, factor in lifts]
+    assert_allclose(kernels[1], kernels[0], atol=1e-8)
 
 
 def test_rows_of_another_width():
@@ -292,7 +296,6 @@ def test_pickle():
         ({"factor": np.ones((Q, 0))}, "rank at least 1"),
         ({"n_features": Q}, r"landmarks of a metric over 9 features .* got \(9, 5\)"),
         ({"feature_names": ["a"] * Q}, "feature_names has 9 names for 5 features"),
-        ({"idf": np.ones(D)}, "tf-idf makes sparse rows, but a lift takes dense ones"),
         ({"lift": Lift(np.ones(D), 1.0)}, r"\(number of landmarks, n_features\).* got \(5,\)"),
         ({"lift": Lift(np.ones((Q, 0)), 1.0)}, r"each at least 1; got \(9, 0\)"),
         ({"lift": Lift(np.ones((Q, D), dtype=int), 1.0)}, "landmarks .* float64; got int64"),
@@ -308,9 +311,16 @@ def test_bad_lifts(changes, message):
         Metric(**{"factor": make_factor(), "lift": make_lift(), **changes})
 
 
-def test_tfidf_is_not_put_in_front_of_a_lift():
-    with pytest.raises(ValueError, match="tf-idf makes sparse rows"):
-        make_metric().with_idf(np.ones(D))
+def test_tfidf_in_front_of_a_lift(tmp_path):
+    metric = make_metric()
+    counts = sp.csr_array(np.random.default_rng(0).poisson(1.0, (8, D)).astype(np.float64))
+    idf = fit_idf(counts)
+    weighted = metric.with_idf(idf)
+    expected = metric.transform(tfidf(counts, idf))
+    assert_allclose(weighted.transform(counts), expected, rtol=1e-12)
+    weighted.save(tmp_path / "m.safetensors")
+    again = Metric.load(tmp_path / "m.safetensors")
+    assert_allclose(again.transform(counts.toarray()), expected, rtol=1e-12)
 
 
 def test_metrics_pickled_before_the_lift():

@@ -490,7 +490,6 @@ DAMAGED = {
         tensor_bytes({"landmarks": np.ones((7, 5))}, {"dualmetric": header(version=3, gamma=0.1)}),
         "a lift needs a factor",
     ),
-    "landmarks with idf": (lift_bytes(more={"idf": np.ones(5)}), "tf-idf makes sparse rows"),
     "landmarks and a centre of another rank": (
         lift_bytes(more={"centre": np.ones(7)}, distance="cosine"),
         r"rank 2 .* got \(7,\)",

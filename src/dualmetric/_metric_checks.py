@@ -39,12 +39,8 @@ def as_centre(centre: Any, rank: int, distance: str) -> Array:
     return _as_vector(centre, "centre", rank, f"of rank {rank}")
 
 
-def as_idf(idf: Any, n_features: int, lift: Lift | None) -> Array:
-    """Weights of features as a vector of finite floats; without a lift."""
-    if lift is not None:
-        raise ValueError(
-            "tf-idf makes sparse rows, but a lift takes dense ones: use only one of idf and lift"
-        )
+def as_idf(idf: Any, n_features: int) -> Array:
+    """Weights of features as a vector of finite floats."""
     return _as_vector(idf, "idf", n_features, f"over {n_features} features")
 
 

@@ -215,11 +215,11 @@ def lift_option(note: str = "") -> Any:
     return option(
         "str",
         default=None,
-        help='With "rbf", dense rows are first mapped to up to 2,000 kernel features, and the '
-        "metric is learned on these. It is then not linear in the features, and often far better "
-        f"on images and embeddings. See `dualmetric.lift`{note}.",
+        help='With "rbf", rows are first mapped to up to 2,000 kernel features, and the metric is '
+        "learned on these. It is then not linear in the features, and often far better on images "
+        f"and embeddings. Sparse rows may have up to 4,000 features. See `dualmetric.lift`{note}.",
         choices=(None, "rbf"),
-        flag="rbf learns a distance that is not linear, for dense rows; none learns a linear one.",
+        flag="rbf learns a distance that is not linear; none learns a linear one.",
     )
 
 

@@ -19,6 +19,9 @@ from ._types import Matrix
 LANDMARKS = 2000
 """Number of landmarks, if there are as many rows."""
 
+SPARSE_FEATURES = 4000
+"""Features of sparse rows, at most: landmarks are dense."""
+
 _SMALLEST = 1e-5  # eigenvalues of the landmarks' kernel kept, relative to the largest
 _PAIRS = 10_000  # of rows whose distances give the width of the kernel
 
@@ -31,7 +34,10 @@ class Lift:
     gamma: float  # γ
 
     def apply(self, rows: Matrix, factor: Matrix) -> Matrix:
-        """k(x)·factor for each row, a block of rows at a time, on the device of the rows."""
+        """k(x)·factor for each row, a block of rows at a time, on the device of the rows.
+
+        Blocks of sparse rows are written out.
+        """
         xp = namespace(rows)
         landmarks, factor = like(self.landmarks, rows), like(factor, rows)
         # squares of rows far from zero would drown their differences
@@ -41,7 +47,7 @@ class Lift:
         parts = []
         held = (landmarks.shape[0] + rows.shape[1]) * precision(rows).itemsize
         for part in blocks_of(rows, rows.shape[0], held // 2):
-            block = rows[part, :] - origin
+            block = ops.to_dense(rows[part, :]) - origin
             values = block @ landmarks.T
             values *= -2.0
             values += norms
@@ -60,11 +66,12 @@ def rbf_lift(
     γ is one over the median squared distance of rows, rounded to three digits, so that it is the
     same wherever it is computed.
     """
-    ops.require_dense(
-        X,
-        "lift='rbf' is for dense rows with few features; sparse rows have many dimensions "
-        "already: use lift=None",
-    )
+    if X.shape[1] > SPARSE_FEATURES:
+        ops.require_dense(
+            X,
+            f"lift='rbf' is for rows with few features: sparse rows may have {SPARSE_FEATURES:,} "
+            f"at most, but X has {X.shape[1]:,}; use lift=None",
+        )
     n = X.shape[0]
     chosen = np.sort(rng.choice(n, min(n, n_landmarks), replace=False))
     left, right = rng.integers(n, size=(2, _PAIRS))
@@ -76,7 +83,7 @@ def rbf_lift(
             "be chosen: remove duplicates, or use lift=None"
         )
     ops.check_range(median, X)
-    landmarks = ops.take_rows(X, chosen)
+    landmarks = ops.to_dense(ops.take_rows(X, chosen))
     lift = Lift(landmarks, float(f"{1.0 / median:.3g}"))
     # in float64: vectors of near eigenvalues would turn with every rounding
     landmarks64 = namespace(X).astype(landmarks, namespace(X).float64)

@@ -82,7 +82,7 @@ class Metric:
         Weights of the features in tf-idf, as `tfidf.fit_idf` gives them; None leaves rows as
         they are.
     lift : dualmetric.lift.Lift, optional
-        Landmarks and the width of the kernel, for dense rows; not together with ``idf``.
+        Landmarks and the width of the kernel.
     outside : float, default=0.0
         ω. Above 0, the columns of ``factor`` must be orthogonal, and there is no lift.
     before : Metric, optional
@@ -137,7 +137,7 @@ class Metric:
         if distance not in DISTANCES:
             raise ValueError(f"distance must be 'euclidean' or 'cosine'; got {brief(distance)}")
         outside = checks.as_outside(outside, factor, lift)
-        idf = None if idf is None else checks.as_idf(idf, n_features, lift)
+        idf = None if idf is None else checks.as_idf(idf, n_features)
         blocks = None if blocks is None else checks.as_blocks(blocks, n_features, lift)
         names = None if feature_names is None else tuple(map(str, feature_names))
         info = {} if info is None else info
@@ -178,11 +178,11 @@ class Metric:
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_samples, n_features)
-            Rows in the original features: counts, where the metric has ``idf``; dense, where it has
-            a lift. From a data frame (pandas, Polars, PyArrow, Dask), the columns with the names of
-            the features are taken, in any order. A memory map, or an object with ``shape``,
-            ``dtype`` and row slicing (HDF5, Zarr, `open_parquet`), is read in blocks. An array on a
-            device (PyTorch, CuPy) stays there.
+            Rows in the original features: counts, where the metric has ``idf``. From a data frame
+            (pandas, Polars, PyArrow, Dask), the columns with the names of the features are taken,
+            in any order. A memory map, or an object with ``shape``, ``dtype`` and row slicing
+            (HDF5, Zarr, `open_parquet`), is read in blocks. An array on a device (PyTorch, CuPy)
+            stays there.
 
         Returns
         -------
@@ -250,8 +250,6 @@ class Metric:
 
     def _factor_inputs(self, X: Matrix) -> Matrix:
         """Rows as the lift or L takes them: a new array or X itself, which is left as it is."""
-        if self.lift is not None:
-            ops.require_dense(X, "a metric with a kernel lift takes dense rows: pass X.toarray()")
         if self.before is not None:
             return self.before.apply(X)
         X = self.weighted(X)
