@@ -14,6 +14,8 @@ from .namespace import blocks_of, check_same_device, is_device_array, like, prec
 from .ranking import smallest, squared_distances
 from .system import n_threads, run_blocks, single_blas_thread
 
+_SPARSE_COST = 8  # of a multiplication in a product of two sparse matrices, in those of a dense one
+_WRITTEN_OUT = 64  # queries at once
 _BLOCK_BYTES = 32 * 2**20  # distances held at once on the host, by all threads
 
 
@@ -44,11 +46,29 @@ def distance_blocks(
     for block in blocks_of(documents, len(asked), size):
         total: Any = None
         for sign, documents, squares, queries, centre in parts:
-            found = ops.products(ops.minus_centre(queries[block], centre), documents)
+            found = _products(ops.minus_centre(queries[block], centre), documents)
             found *= -2.0 * sign
             found += squares
             total = found if total is None else total + found
         yield block, total
+
+
+def _products(queries: Matrix, documents: Matrix) -> Matrix:
+    """Inner products of all queries with all documents; dense.
+
+    SciPy's product of two sparse matrices takes several times as long for each multiplication as
+    one with dense columns. So queries are written out, unless that makes far more multiplications.
+    """
+    if ops.is_dense(queries) or ops.is_dense(documents):
+        return ops.products(queries, documents)
+    counts = [np.bincount(part.indices, minlength=part.shape[1]) for part in (queries, documents)]
+    if _SPARSE_COST * float(counts[0] @ counts[1]) < queries.shape[0] * documents.nnz:
+        return ops.products(queries, documents)
+    found = np.empty((queries.shape[0], documents.shape[0]), dtype=documents.dtype)
+    for first in range(0, queries.shape[0], _WRITTEN_OUT):
+        part = slice(first, first + _WRITTEN_OUT)
+        found[part] = ops.threaded_dot(documents, ops.to_dense(queries[part]).T).T
+    return found
 
 
 def by_inner_product(documents: Matrix, queries: Matrix) -> Matrix:
@@ -161,7 +181,7 @@ def product_ranks(documents: Matrix, queries: Matrix, index: Array) -> Array:
     found = np.empty(len(index), dtype=np.int64)
     size = 2 * precision(documents).itemsize * documents.shape[0]
     for block in blocks_of(documents, len(asked), size):
-        values = -to_numpy(ops.products(ops.take_rows(queries, asked[block]), documents))
+        values = -to_numpy(_products(ops.take_rows(queries, asked[block]), documents))
         for row, place in zip(values, places[block], strict=True):
             found[place] = _row_ranks(row, index[place, 1])
     return found
