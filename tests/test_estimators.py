@@ -1053,10 +1053,11 @@ def test_lift_is_the_metric_on_kernel_features():
     assert model.transform(X[:3]).shape == (3, 6)
 
 
-def test_lift_is_for_dense_rows():
+def test_wrong_lift():
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(ValueError, match=r"lift='rbf' is for dense rows .* use lift=None"):
-        DuRP(lift="rbf").fit(sp.csr_matrix(X), y)
+    wide = sp.csr_matrix((X.shape[0], 5000)) + sp.csr_matrix(np.pad(X, ((0, 0), (0, 4936))))
+    with pytest.raises(ValueError, match=r"sparse rows may have 4,000 at most, .* use lift=None"):
+        DuRP(lift="rbf").fit(wide, y)
     with pytest.raises(ValueError, match="lift must be one of None, 'rbf'; got 'poly'"):
         DuRP(lift="poly").fit(X, y)
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dualmetric import DuOri, DuRP, Euclidean
+from dualmetric import DuOri, DuRP, Euclidean, MetricCV
 from dualmetric._arrays.embedded import Embedded
 from dualmetric.supervision import Comparisons, Pairs
 from makers import make_classes, make_clusters
@@ -486,3 +486,12 @@ class TestFit:
         with pytest.raises(ValueError, match="names a row that X does not have"):
             model.fit(X, Pairs([[0, 60]]))
         assert model.metric_ is before
+
+
+def test_the_chooser_tries_two_margins_and_four_penalties(rng):
+    X, y = make_classes(120, 6, n_classes=4)
+    index, same = random_pairs(y, 400, rng)
+    search = MetricCV(n_triplets=300, random_state=0).fit(X, Pairs(index, same))
+    tried = [one for one in search.cv_results_["params"] if one.get("prior") == "identity"]
+    found = {(one["margin"], one["reg"]) for one in tried}
+    assert found == {(margin, reg) for margin in (0.4, 1.0) for reg in (1e-3, 4e-3, 1e-2, 1e-1)}

@@ -7,9 +7,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
-from dualmetric import DuRP, Euclidean, MetricCV, RidgeMetric
+from dualmetric import DuRP, Euclidean, MetricCV, RidgeMetric, ridge
 from dualmetric.estimators import _choice
-from dualmetric.estimators._race import Race, better_plain, estimated_means, is_behind, paired
+from dualmetric.estimators._candidates import errors_by_shares, predicts_classes
+from dualmetric.estimators._race import (
+    Candidate,
+    Race,
+    better_plain,
+    estimated_means,
+    is_behind,
+    paired,
+)
 from dualmetric.intervals import best_of_gains, best_of_interval
 from dualmetric.supervision import Labels, Pairs, Split
 from makers import make_classes
@@ -26,13 +34,13 @@ def split_of(table, heats=None, queries=None, also=None):
     return Split(None, None, None, judge, heats, also, queries)
 
 
-def race_of(*tables, methods=None, heats=None, queries=None, by_mean=False):
+def race_of(*tables, methods=None, heats=None, queries=None, **options):
     race = Race()
     n = len(tables[0])
     methods = methods or ["Euclidean", "Euclidean", *["DuRP"] * (n - 2)]
     for number, table in enumerate(tables):
         part = None if queries is None else queries[number]
-        race.start(split_of(table, heats, part)._replace(by_mean=by_mean))
+        race.start(split_of(table, heats, part)._replace(**options))
         for place, method in enumerate(methods):
             params = {"number": place, "distance": "cosine"}
             race.enter(method, params, (0, place), 0.1, stays=method == "Euclidean")
@@ -133,32 +141,154 @@ def test_the_plain_distance_is_kept_without_a_gain():
     assert choice["best_score_"] == choice["best_plain_"][1] == choice["expected_score_"]
 
 
-def test_few_classes_decide_by_the_mean():
-    """The gain is not beyond chance, and the best is taken in place of the simplest."""
-    table = np.zeros((4, 5))
-    table[2], table[3] = [0.02, 0.03, -0.02, 0.02, 0.01], [0.03, 0.04, -0.03, 0.03, 0.02]
-    methods = ["Euclidean", "Euclidean", "Whitening", "DuRP"]
-    careful, bold = (race_of(table, methods=methods, by_mean=by_mean) for by_mean in (False, True))
-    assert _choice.choose(careful)["kept"].method == "Euclidean"
-    chosen = _choice.choose(bold)
-    assert chosen["kept"].method == "DuRP"
-    assert chosen["gain_interval_"][0] < 0.0
-    worse = race_of(-table, methods=methods, by_mean=True)
-    assert _choice.choose(worse)["kept"].method == "Euclidean"
+def race_with_ridge(gain, n, noise=0.0, mutual=False, unknown=0):
+    """Two plain distances and the default ridge, with an uncertain gain of this mean."""
+    rng = np.random.default_rng(0)
+    gains = rng.normal(0, noise, n)
+    gains += gain - gains.mean()
+    table = np.stack([np.zeros(n), np.zeros(n), gains])
+    table = np.concatenate([table, np.full((3, unknown), np.nan)], axis=1)
+    race = Race()
+    race.start(split_of(table)._replace(mutual=mutual))
+    for place, method in enumerate(["Euclidean", "Euclidean", "RidgeMetric"]):
+        params = {"distance": "cosine", "number": place} | ({"alpha": None} if place == 2 else {})
+        race.enter(method, params, (0, place), 0.1, stays=True)
+    race.finish()
+    return race
+
+
+@pytest.mark.parametrize(
+    ("gain", "n", "noise", "mutual", "method"),
+    [
+        (0.03, 50, 0.3, True, "RidgeMetric"),  # not significant
+        (-0.03, 50, 0.3, True, "RidgeMetric"),  # the prior outweighs it
+        (-0.02, 50, 0.2, False, "Euclidean"),  # 0.028 ** 2 / 0.05 is 0.016
+        (-0.02, 50, 0.2, True, "RidgeMetric"),  # the error counts twice: 0.064
+        (-0.06, 50, 0.9, True, "Euclidean"),  # more than the prior
+        (-0.005, 1000, 0.3, True, "RidgeMetric"),  # 0.019 ** 2 / 0.05 is 0.007
+        (-0.01, 1000, 0.3, True, "Euclidean"),
+        (0.03, 15, 0.3, True, "Euclidean"),  # too few queries
+    ],
+)
+def test_ridge_is_preferred_to_the_plain_distance_unless_it_seems_to_lose(
+    gain, n, noise, mutual, method
+):
+    race = race_with_ridge(gain, n, noise, mutual, unknown=100)
+    choice = _choice.choose(race)
+    assert choice["kept"].method == method
+    assert choice["expected_score_"] == pytest.approx(gain if method == "RidgeMetric" else 0.0)
+    if method == "RidgeMetric":
+        low, high = choice["gain_interval_"]
+        assert low < gain < high
+        assert low < 0.0
+
+
+def test_the_default_ridge_is_no_member_of_its_family():
+    """So its interval is not one more that has to hold."""
+    table = make_scores([0.5, 0.5, 0.55, 0.55])
+    methods = ["Euclidean", "Euclidean", "DuRP", "RidgeMetric"]
+    alone, beside = Race(), Race()
+    for race, n in ((alone, 3), (beside, 4)):
+        race.start(split_of(table))
+        for place in range(n):
+            params = {"distance": "cosine", "alpha": None if place == 3 else 1.0, "place": place}
+            race.enter(methods[place], params, (0, place), 0.1)
+    intervals = [_choice.choose(race)["gain_interval_"] for race in (alone, beside)]
+    assert intervals[0] == intervals[1]
+
+
+def test_new_classes_take_the_default_unless_another_is_clearly_better():
+    methods = ["Euclidean", "Euclidean", "Whitening", "DuRP", "DuRP"]
+    noise = 0.02 * np.random.default_rng(0).standard_normal((5, 12))
+
+    def chosen(means, prior="whitening", evidence="default"):
+        race = race_of(np.add.outer(np.array(means), np.zeros(12)) + noise, methods=methods)
+        race.evidence = evidence
+        if prior is not None:
+            race.candidates[3].params |= {"prior": prior, "reg": 0.01}
+            race.candidates[4].params |= {"prior": prior, "reg": 0.1}
+        found = _choice.choose(race)
+        return found["best_index_"], found
+
+    place, found = chosen([0.5, 0.5, 0.505, 0.5, 0.505])
+    assert place == 3  # the others are better by chance
+    assert found["expected_score_"] == found["best_score_"]  # it was not chosen by these rows
+    assert chosen([0.5, 0.5, 0.505, 0.5, 0.505], prior="identity")[0] == 3
+    assert chosen([0.5, 0.5, 0.5, 0.5, 0.6])[0] == 4
+    place, found = chosen([0.5, 0.6, 0.5, 0.5, 0.5])
+    assert place == 1
+    assert found["gain_interval_"][1] < 0.0  # of the default
+    # without a default, as for any other rows
+    assert chosen([0.5, 0.5, 0.505, 0.5, 0.505], prior=None)[0] in (0, 1)
+    assert chosen([0.5, 0.5, 0.5, 0.5, 0.6], prior=None)[0] == 4
+
+
+def test_a_default_that_dropped_out_is_replaced():
+    table = np.add.outer([0.5, 0.5, 0.7, 0.55, 0.7], np.zeros(40))
+    table += 0.02 * np.random.default_rng(0).standard_normal((5, 40))
+    race = race_of(table)
+    race.evidence = "default"
+    race.candidates[3].params |= {"prior": "whitening", "reg": 0.01}
+    assert race.candidates[3].dropped
+    assert _choice.choose(race)["best_index_"] in (2, 4)
 
 
 def test_the_guard_drops_what_is_clearly_worse_than_the_plain_distance():
     means = [0.5, 0.45, 0.49, 0.48, 0.42, 0.52]
-    race = Race()
-    race.start(split_of(make_scores(means)))
+    race = race_of(make_scores(means))
+    guard = Race(entrants=[*race.candidates, Candidate("out of time", "DuRP", {})])
+    guard.start(split_of(make_scores(means)))
     for place in range(6):
-        method = "Euclidean" if place < 2 else "DuRP"
-        race.enter(method, {"number": place}, (0, place), 0.1)
-    _choice.drop_worse(race)
+        one = race.candidates[place]
+        guard.enter(one.method, one.params, (0, place), 0.1)
+    _choice.drop_worse(guard)
     # 0.48 loses about what is allowed, and the other plain distance stays
-    dropped = [one.dropped for one in race.candidates]
+    dropped = [one.dropped for one in guard.candidates]
     assert_array_equal(dropped, [False, False, False, False, True, False])
-    assert not {4} & {one.params["number"] for one in _choice.not_worse(race)}
+    worse = _choice.still_worse(guard)
+    assert {race.candidates[4].key, "out of time"} <= worse
+    assert not worse & {race.candidates[place].key for place in (0, 1, 2, 5)}
+
+
+def test_barred_candidates_let_others_back():
+    race = race_of(make_scores([0.5, 0.5, 0.9, 0.7, 0.6]))
+    race.finish()
+    assert [one.dropped for one in race.candidates[2:]] == [False, True, True]
+    assert _choice.choose(race)["kept"] is race.candidates[2]
+    race.bar({race.candidates[2].key})
+    assert _choice.choose(race)["kept"] is race.candidates[3]
+    race.bar({race.candidates[3].key})
+    assert _choice.choose(race)["kept"] is race.candidates[4]
+    race.bar({race.candidates[4].key})
+    assert _choice.choose(race)["kept"].method == "Euclidean"
+
+
+def test_candidates_with_the_same_fit():
+    race = race_of(make_scores([0.5] * 5))
+    a, b, c = race.candidates[2:]
+    a.params = {"reg": 1.0, "power": 0.0, "n_components": 9, "distance": "cosine"}
+    b.params = {"reg": 1.0, "power": 0.5, "n_components": 5, "distance": "euclidean"}
+    c.params = {"reg": 2.0, "power": 0.0, "n_components": 9, "distance": "cosine"}
+    assert race.with_fit_of(a) == race.candidates[:4]
+    assert race.with_fit_of(race.candidates[0]) == race.candidates[:2]
+
+
+def test_a_prior_is_tested_on_its_own_where_queries_are_few():
+    table = np.zeros((4, 40))
+    table[2:] = 0.01 + 0.05 * np.random.default_rng(1).standard_normal(40)
+    methods = ["Euclidean", "Euclidean", "DuOri", "DuRP"]
+    race = race_of(table, methods=methods, evidence="one-sided")
+    assert _choice.choose(race)["kept"].method == "Euclidean"  # neither has a prior
+    race.candidates[2].params["prior"] = "identity"
+    chosen = _choice.choose(race)
+    assert chosen["kept"].method == "DuOri"
+    assert chosen["gain_interval_"][0] < 0.0 < chosen["gain_interval_"][1]
+    careful = race_of(table, methods=methods)
+    careful.candidates[2].params["prior"] = "identity"
+    assert _choice.choose(careful)["kept"].method == "Euclidean"
+    worse = race_of(-table, methods=methods, evidence="one-sided")
+    worse.candidates[2].params["prior"] = "identity"
+    assert _choice.choose(worse)["kept"].method == "Euclidean"
 
 
 def test_slow_candidates_are_left_out_when_time_is_short():
@@ -212,18 +342,94 @@ def digits():
     return X[:600].astype(np.float32), y[:600]
 
 
-def test_ridge_is_scored_as_it_is(digits):
-    X, y = digits
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_ridge_is_scored_as_it_is(digits, n_classes):
+    """Of two classes there is one direction, which has no cosine."""
+    X, y = (part[digits[1] < n_classes] for part in digits)
     search = MetricCV(**FAST).fit(X, y)
     seed = np.random.RandomState(0).randint(2**31 - 1)
     part = next(Labels(y).splits(X, None, "map", seed))
     results = search.cv_results_
     tried = np.flatnonzero((results["estimator"] == "RidgeMetric") & ~results["dropped"])
-    assert len(tried)
-    for number in tried[:3]:
+    assert len(tried) > 1
+    assert results["params"][tried[-1]]["alpha"] is None
+    for number in tried[[0, len(tried) // 2, -1]]:
         model = RidgeMetric(**results["params"][number]).fit(X[part.train_rows], y[part.train_rows])
         expected = model.score(X[part.test_rows], y[part.test_rows])
         assert results["split0_test_score"][number] == pytest.approx(expected, abs=1e-6)
+
+
+def tries_default(search):
+    return any(one.get("alpha", 0.0) is None for one in search.cv_results_["params"])
+
+
+def few_of(y, n):
+    return np.concatenate([np.flatnonzero(y == name)[:n] for name in np.unique(y)])
+
+
+def test_the_default_ridge_is_taken_where_few_labels_leave_doubt(digits):
+    X, y = digits
+    few = few_of(y, 5)
+    search = MetricCV(**FAST).fit(X[few], y[few])
+    assert isinstance(search.best_estimator_, RidgeMetric)
+    assert search.best_params_["alpha"] is None
+    assert search.gain_interval_[0] < 0.0
+    assert "So few labels cannot show a gain" in search.recommend()
+    assert search.score(X, y) > Euclidean("cosine").fit(X).score(X, y) + 0.02
+    results = search.cv_results_
+    (place,) = (i for i, one in enumerate(results["params"]) if one.get("alpha", 0.0) is None)
+    assert results["params"][place]["distance"] == "cosine"
+    n_splits = sum(name.startswith("split") for name in results)
+    assert n_splits == 7
+    parts = [results[f"split{number}_test_score"][place] for number in range(n_splits)]
+    assert not np.isnan(parts).any()  # it never drops out
+
+
+def test_the_default_ridge_is_tried_only_where_it_may_help(digits):
+    X, y = digits
+    few = few_of(y, 8)
+    X, y = X[few], y[few]
+    fast = FAST | {"n_triplets": 100}
+    assert tries_default(MetricCV(**fast).fit(X, y))
+    assert tries_default(MetricCV(**fast, cv=3).fit(X, y))
+    for options, given in (
+        ({}, np.random.default_rng(0).permutation(y)),  # nothing can be predicted
+        ({}, Labels(y, groups=np.arange(len(y)) // 2)),
+        ({}, Labels(np.where((np.arange(80) % 8 < 5) & (y < 7), y, -1), unknown=-1)),  # 35 labels
+        ({"cv": "classes", "priors": [None]}, y),
+        ({"shrinkages": [0.1]}, y),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            assert not tries_default(MetricCV(**fast, **options).fit(X, given))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_leave_one_out_predicts_classes(n_classes):
+    """Chance is exceeded where there is something to predict, and hardly ever elsewhere."""
+    found = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(60, 20)), rng.integers(n_classes, size=60)
+        shifted = X + np.eye(20)[y] * 3.0
+        found.append([predicts_classes(rows, Labels(y).check(60)) for rows in (X, shifted)])
+    by_chance, with_signal = np.mean(found, axis=0)
+    assert by_chance < 0.1
+    assert with_signal == 1.0
+
+
+def test_chance_is_the_shares_of_the_classes_left_out():
+    """With a penalty that explains nothing, the errors are those of the shares of other rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 4)), np.repeat([0, 1, 2], [25, 15, 10])
+    found = ridge.decompose(X)
+    aims = ridge.targets(found, y)
+    expected = [
+        ((np.eye(3)[y[i]] - np.bincount(np.delete(y, i), minlength=3) / 49) ** 2).sum()
+        for i in range(50)
+    ]
+    assert_allclose(errors_by_shares(aims), expected)
+    assert_allclose(ridge.loo_errors(found, aims, np.array([1e12]))[0], expected, rtol=1e-6)
 
 
 def test_of_two_scores_neither_is_given_up():

@@ -490,12 +490,16 @@ def test_lift_is_chosen_where_classes_are_not_linear():
     assert search.metric_.lift is not None
 
 
-def test_lift_is_left_out_for_sparse_rows():
+def test_lift_is_left_out_for_wide_sparse_rows():
     X, y = make_data()
-    search = MetricCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(sp.csr_matrix(X), y)
+    rows = sp.csr_matrix(X)
+    search = MetricCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(rows, y)
+    assert {params.get("lift") for params in search.cv_results_["params"]} == {None, "rbf"}
+    wide = sp.hstack([rows, sp.csr_matrix((len(y), 4000))], format="csr")
+    search = MetricCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(wide, y)
     assert {params.get("lift") for params in search.cv_results_["params"]} == {None}
-    with pytest.raises(ValueError, match="X is sparse: leave lifts out, or put None among them"):
-        MetricCV(lifts=["rbf"]).fit(sp.csr_matrix(X), y)
+    with pytest.raises(ValueError, match="4,000 features at most: leave lifts out, or put None"):
+        MetricCV(lifts=["rbf"]).fit(wide, y)
 
 
 @pytest.mark.parametrize("scoring", ["map", "knn"])

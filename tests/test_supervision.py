@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_digits
 from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_score
 
 from dualmetric import LMNN, DuRP, Euclidean, Metric, MetricCV, Whitening, mean_average_precision
@@ -574,7 +576,7 @@ class TestSplitsOfLabels:
         [
             (np.arange(60) % 3, "classes", "at least four classes; y has 3: use cv=None"),
             (np.arange(60) % 5, "rows", "cv must be None, 'classes', .* got 'rows'"),
-            (np.arange(6) // 3, None, "too few rows .* score on: .*fixed settings"),
+            (np.arange(6) // 3, None, "too few rows .* score on: .*RidgeMetric"),
             (np.arange(60) % 5, LeaveOneOut(), "too few rows .* score on"),
         ],
     )
@@ -796,6 +798,27 @@ class TestUnknownLabels:
         assert model.score(X, Labels(y, unknown=-1)) == pytest.approx(
             mean_average_precision(X[known], y[known])
         )
+
+    @pytest.mark.parametrize("mark", [np.nan, None, pd.NA])
+    def test_checked_labels_can_be_checked_again(self, mark):
+        y = np.array([3, 3, 5, mark, 5, mark], dtype=object)
+        once = Labels(y).check(6)
+        again = once.check(6)
+        assert_array_equal(once.known_rows(), [0, 1, 2, 4])
+        assert_array_equal(again.known_rows(), [0, 1, 2, 4])
+        assert_array_equal(again.y, once.y)
+
+    def test_the_choice_learns_from_known_labels_only(self):
+        X, y = (part[:300] for part in load_digits(return_X_y=True))
+        known = np.arange(300) < 100
+        missing = np.where(known, y.astype(float), np.nan)
+        marked = np.where(known, y, -1)
+        searches = [
+            MetricCV(n_triplets=300, lifts=[None], random_state=0).fit(X, given)
+            for given in (Labels(missing), Labels(marked, unknown=-1))
+        ]
+        scores = [search.score(X[100:], y[100:]) for search in searches]
+        assert scores[0] == pytest.approx(scores[1])
 
     def test_all_unknown(self):
         with pytest.raises(ValueError, match="every label in y is -1, which marks unknown"):

@@ -20,16 +20,16 @@ from .. import ridge
 from .._arrays import ops
 from .._arrays.namespace import like
 from .._rows import open_rows
-from .._types import Matrix
+from .._types import Array, Matrix
 from ..learn import SPAN_LIMIT
-from ..lift import LANDMARKS
+from ..lift import LANDMARKS, SPARSE_FEATURES
 from ..prior import resolve_blocks
 from ..problem import LiftedRows
 from ..recovery import DEFAULT_WIDE_RANK, Directions
 from ..scatter import DENSE_LIMIT, scatter_of
 from ..supervision import Labels, Pairs, Split, Supervision
 from ..supervision._judged import Judged
-from ._race import Race, better_plain
+from ._race import Race, better_plain, is_default_ridge, paired
 from .base import Training, generator
 from .dual import DuOri, DuRP
 from .ridge import RidgeMetric
@@ -41,15 +41,21 @@ _ALL_DIRECTIONS = 1000
 _SHRINKAGES = (1.0, 0.84, 0.5, 0.1, 0.03, 0.01, 0.003, 0.001), 3
 # many features vary too little to be whitened strongly, and each step down costs more
 _WIDE_SHRINKAGES = (1.0, 0.92, 0.84, 0.7), 2
-_PRIOR_REGS = (1e-4, 1e-3, 2e-3, 5e-3, 1e-2, 1e-1)
-_PRIOR_TRIPLETS = 50_000
+_PRIOR_REGS = (1e-3, 2e-3, 5e-3, 1e-2, 3e-2, 1e-1)
+_PAIR_REGS = (1e-3, 4e-3, 1e-2, 1e-1)
+# comparisons: of pairs there are very many, and more are no better
+_PRIOR_TRIPLETS, _PRIOR_JUDGED, _PRIOR_PAIRS = 50_000, 25_000, 15_000
+JUDGED_EPOCHS = 2  # a third is no better
 PRIOR_PROJECTIONS = 300
 _LABEL_REGS, LABEL_PROJECTIONS = (1e-3, 1e-2, 1e-1), 100
 # wide rows: a weaker correction does for new rows what a larger λ does, and costs no fit
 _WIDE_REGS = (1e-3, 1e-2)
-_WIDE_PAIRS = 15_000  # comparisons of pairs, of which there are very many: more are no better
 _WIDE_RANK = 150
 _STRENGTHS = (1.0, 0.5, 0.25, 0.12)
+TRIPLETS_PER_ROW = 50
+_WORTHWHILE = 0.001  # gain of a step to the next value: smaller ones are noise
+FEW_LABELS = 40, 1000
+"""Labels with which `RidgeMetric` with default settings is tried: see `predicts_classes`."""
 
 
 # settings that a RidgeMetric does not have: it is not tried where they are given
@@ -68,7 +74,9 @@ class Field:
     n_classes: int | None
     names: Any  # of the features
     seed: int
+    n_rows: int  # of all splits
     race: Race
+    default_ridge: bool = False  # whether `RidgeMetric` with default settings is tried
 
     def scored(
         self,
@@ -80,6 +88,7 @@ class Field:
     ) -> float:
         """Enter candidates that differ in the distance alone; returns the best mean score."""
         best, plain = -np.inf, method == "Euclidean"
+        stays = plain or is_default_ridge(method, params)
         if mapped[1].shape[1] == 1 and not plain:
             # along one direction the cosine is a sign: no ranking, and a score of luck
             distances = [name for name in distances if name != "cosine"] or distances
@@ -91,7 +100,7 @@ class Field:
                 *first, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in judged)
                 train = first[0] if first else train
             new = {**params, "distance": distance}
-            best = np.fmax(best, self.race.enter(method, new, (train, test), spent, plain))
+            best = np.fmax(best, self.race.enter(method, new, (train, test), spent, stays))
         return float(best)
 
 
@@ -106,10 +115,19 @@ def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
     if distance is None:
         distance = ("euclidean", "cosine")[better_plain(field.race.scores())]
     yield from _corrected(field, distance)
+    # what is quick, or likely to lead, comes first: others then drop out early
+    lifts = _lifts(field.train, field.search, field.families)
+    linear = [lift for lift in lifts if lift is None]
+    for lift in linear:
+        yield from _in_space(field, lift, ("ridge",))
     if "scatter" in field.families:
-        yield from _whitened(field, (distance,) if field.race.by_mean else field.search.distances)
-    for lift in _lifts(field.train, field.search, field.families):
-        yield from _in_space(field, lift)
+        new_classes = field.race.evidence == "default"
+        yield from _whitened(field, (distance,) if new_classes else field.search.distances)
+    for lift in lifts:
+        if lift is not None:
+            yield from _in_space(field, lift, ("ridge", "dual"))
+    for lift in linear:
+        yield from _in_space(field, lift, ("dual",))
 
 
 def families_of(search: Any, supervision: Supervision, n_features: int) -> list[str]:
@@ -150,20 +168,23 @@ def n_groups(field: Field) -> int:
     )
 
 
-def fixed_options(search: Any) -> dict[str, Any]:
+def fixed_options(search: Any, n_rows: int) -> dict[str, Any]:
     """Options of `DuRP` that all candidates without a prior have."""
-    return {name: getattr(search, name) for name in ("n_projections", "n_triplets", "max_epochs")}
+    n_triplets = min(search.n_triplets, TRIPLETS_PER_ROW * n_rows)
+    names = ("n_projections", "max_epochs")
+    return {name: getattr(search, name) for name in names} | {"n_triplets": n_triplets}
 
 
 def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
     if "dual" not in families and "ridge" not in families:
         return []
-    if "lifted" in families and search.require is None and ops.centre_of(X[:1, :]) is not None:
+    too_wide = not ops.is_dense(X) and X.shape[1] > SPARSE_FEATURES
+    if "lifted" in families and search.require is None and not too_wide:
         return list(search.lifts)
     if not any(lift is None for lift in search.lifts):
         why = "a lift is not tried for judgements"
-        if ops.centre_of(X[:1, :]) is None:
-            why = "a lift is for dense rows, but X is sparse"
+        if too_wide:
+            why = f"a lift is for sparse rows with {SPARSE_FEATURES:,} features at most"
         if search.require:
             why = f"require={search.require!r} allows no lift"
         raise ValueError(f"{why}: leave lifts out, or put None among them")
@@ -195,10 +216,11 @@ def _shrinkages(field: Field) -> tuple[Sequence[float], int | None]:
 def _walk(
     values: Sequence[float], start: int | None, scored: Callable[[float], float]
 ) -> Iterator[float]:
-    """Score values one by one, from a place outwards for as long as they get better.
+    """Score values one by one, from a place outwards for as long as they get clearly better.
 
     Scores change slowly from one value to the next and have one peak, so most need not be tried.
-    Values that a candidate cannot have score NaN.
+    Values that a candidate cannot have score NaN. The score is −∞ where all candidates of a value
+    dropped out, since those of its neighbours would, too.
     """
     if start is None:
         for value in values:
@@ -207,12 +229,14 @@ def _walk(
         return
     best = scored(values[start])
     yield values[start]
+    if best == -np.inf:
+        return
     for step in (1, -1):
         place, moved = start + step, False
         while 0 <= place < len(values):
             found = scored(values[place])
             yield values[place]
-            if not found > best:
+            if not found > best + _WORTHWHILE:
                 break
             best, moved = found, True
             place += step
@@ -231,7 +255,9 @@ def _prior_settings(field: Field) -> list[dict[str, Any]]:
         settings.append({"prior": "identity"})
     if "whitening" in families and few:
         settings.append({"prior": "whitening", "shrinkage": 0.9})
-    margins = [1.0] if few or isinstance(field.split.train, Judged) else [0.4, 1.0]
+    known = field.split.train
+    both = isinstance(known, Pairs) or not (few or isinstance(known, Judged))
+    margins = (0.4, 1.0) if both else (1.0,)
     return [{**setting, "margin": margin} for setting in settings for margin in margins]
 
 
@@ -244,12 +270,18 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
     # are as many as those of labels
     labelled = isinstance(known, Labels)
     method: Any = DuOri if d <= (LABEL_PROJECTIONS if labelled else _ALL_DIRECTIONS) else DuRP
-    regs = _WIDE_REGS if d > DENSE_LIMIT else _LABEL_REGS if labelled else _PRIOR_REGS
+    regs: tuple[float, ...] = _LABEL_REGS if labelled else _PRIOR_REGS
+    most = _PRIOR_JUDGED if isinstance(known, Judged) else _PRIOR_TRIPLETS
+    if isinstance(known, Pairs):
+        regs, most = _PAIR_REGS, _PRIOR_PAIRS
+    if d > DENSE_LIMIT:
+        regs = _WIDE_REGS
     training = Training(open_rows(train)[0], known, np.arange(n), train, known)
     for setting in _prior_settings(field):
         begin = perf_counter()
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
-        most = _WIDE_PAIRS if d > DENSE_LIMIT and isinstance(known, Pairs) else _PRIOR_TRIPLETS
+        if isinstance(known, Judged):
+            params["max_epochs"] = min(search.max_epochs, JUDGED_EPOCHS)
         params["n_triplets"] = min(search.n_triplets, most)
         if method is DuRP:
             params["n_projections"] = LABEL_PROJECTIONS if labelled else PRIOR_PROJECTIONS
@@ -308,23 +340,23 @@ def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
         spent = perf_counter() - begin
         best = field.scored("Whitening", params, mapped, distances, spent)
         begin = perf_counter()
-        return best
+        return best if field.race.has_left("Whitening", params) else -np.inf
 
     for _ in _walk(*_shrinkages(field), scored):
         yield "Whitening"
 
 
-def _in_space(field: Field, lift: str | None) -> Iterator[str]:
-    """Candidates over the rows as they are, or lifted."""
+def _in_space(field: Field, lift: str | None, families: Sequence[str]) -> Iterator[str]:
+    """Candidates of some families over the rows as they are, or lifted."""
     begin = perf_counter()
     with_ridge, with_durp = (
-        family in field.families and field.race.wants(method, {"lift": lift})
+        family in families and family in field.families and field.race.wants(method, {"lift": lift})
         for family, method in (("ridge", "RidgeMetric"), ("dual", "DuRP"))
     )
     if not with_ridge and not with_durp:
         return
     after_lift = generator(field.seed)
-    fixed = {**fixed_options(field.search), "lift": lift}
+    fixed = {**fixed_options(field.search, field.n_rows), "lift": lift}
     lifted = stages.lift_rows(field.train, DuRP(**fixed), after_lift)
     test = field.test
     if lifted.lift is not None:
@@ -360,7 +392,10 @@ def _in_space(field: Field, lift: str | None) -> Iterator[str]:
                 rng = deepcopy(after_sampling)
                 found, mapped = _directions(problem, options, ranks, rng, within, lifted.X, test)
                 spent = perf_counter() - begin
-                best = np.fmax(best, _read_off(field, base, spent, found, mapped, ranks))
+                found_best = _read_off(field, base, spent, found, mapped, ranks)
+                if not field.race.has_left("DuRP", base):
+                    found_best = -np.inf
+                best = np.fmax(best, found_best)
                 begin = perf_counter()
             return float(best)
 
@@ -387,29 +422,61 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
         start = int(np.searchsorted(values, 0.3))  # each takes many products
     near: Matrix | None = None  # the last solution, close to the next
 
-    def scored(alpha: float) -> float:
+    def scored(alpha: float | None) -> float:
         nonlocal begin, near
         params = {"lift": lift, "alpha": alpha, "n_components": rank}
         if not field.race.wants("RidgeMetric", params):
             return np.nan
+        if alpha is None:  # as `RidgeMetric` chooses it
+            errors = ridge.loo_errors(found, aims, unit * ridge.PENALTIES)
+            alpha = values[np.argmin(errors.mean(axis=1))]
         if start is None:
             B = ridge.coefficients(found, aims, unit * alpha)
         else:
             B, _ = problem.solve(unit * alpha, RidgeMetric().tol, near)
             near = B
-        if rank < n_classes - 1:
+        if rank == 1 or rank < n_classes - 1:  # of two classes, B has two opposite columns
             B = ridge.as_factor(B, rank)
         mapped = (
             ops.threaded_dot(train, like(B, train)),
             ops.threaded_dot(test, like(B, test)),
         )
         spent = perf_counter() - begin
-        best = field.scored("RidgeMetric", params, mapped, field.search.distances, spent)
+        distances = field.search.distances
+        if params["alpha"] is None and "cosine" in distances and rank > 1:
+            distances = ["cosine"]  # the default
+        best = field.scored("RidgeMetric", params, mapped, distances, spent)
         begin = perf_counter()
         return best
 
     for _ in _walk(values, start, scored):
         pass
+    if lift is None and field.default_ridge:
+        scored(None)
+
+
+def predicts_classes(X: Matrix, labels: Labels) -> bool:
+    """Whether ridge regression predicts the classes of rows left out better than chance.
+
+    Its leave-one-out errors are compared with those of a prediction of the same shares of the
+    classes for all rows. They must be smaller by three standard errors: of random labels, which
+    the penalty can be fitted to, they were in less than one of 100 cases.
+    """
+    known = labels.known_rows()
+    rows = X if len(known) == X.shape[0] else ops.take_rows(X, known)
+    codes = np.unique(labels.y[known], return_inverse=True)[1]
+    found = ridge.decompose(rows)
+    aims = ridge.targets(found, codes)
+    errors = ridge.loo_errors(found, aims, ridge.mean_eigenvalue(rows) * ridge.PENALTIES)
+    mean, error = paired(errors_by_shares(aims) - errors[np.argmin(errors.mean(axis=1))])
+    return bool(mean > 3.0 * error)
+
+
+def errors_by_shares(aims: ridge.Targets) -> Array:
+    """Leave-one-out errors where the shares of the classes among the other rows are predicted."""
+    n = len(aims.codes)
+    shares = aims.shares
+    return (1.0 - 2.0 * shares[aims.codes] + (shares**2).sum()) * (n / (n - 1)) ** 2
 
 
 def _directions(
@@ -424,7 +491,7 @@ def _directions(
     """Directions of a `DuRP`, and the rows along them."""
     most = None if None in ranks else max(rank for rank in ranks if rank is not None)
     Z, _, scatter, posed = stages.project(problem, options, rng, within=within)
-    _, weight = stages.solve(posed, Z, options, rng)
+    _, weight = stages.solve(posed, Z, options, rng, shared={})
     found = stages.directions(
         posed, weight, options, rng, scatter=scatter, rank=most, written_up_to=_ALL_DIRECTIONS
     )

@@ -18,6 +18,9 @@ from ..supervision import Split
 BEHIND = 3.0
 """Standard errors behind the leader at which a candidate drops out."""
 
+READ_OFF = ("n_components", "power", "distance", "strength")
+"""Parameters in which candidates with one fit differ."""
+
 _ENOUGH = 8  # differences; of fewer, the standard error is not known well enough
 
 
@@ -36,7 +39,13 @@ class Candidate:
     also: dict[str, dict[int, Array]] = field(default_factory=dict)  # other scores, by name
     fit_times: list[float] = field(default_factory=list)
     score_times: list[float] = field(default_factory=list)
+    stays: bool = False  # it never drops out
     dropped: bool = False
+    barred: bool = False  # it may not be chosen, however good it is
+
+    def fit_params(self) -> dict[str, Any]:
+        """Parameters of its fit, without those that are read off afterwards."""
+        return {name: value for name, value in self.params.items() if name not in READ_OFF}
 
 
 class Race:
@@ -50,7 +59,7 @@ class Race:
         self.out_of_time = False
         self._known: dict[str, Candidate] = {}
         self.mutual = False  # whether queries are each other's answers
-        self.by_mean = False  # see `Split`
+        self.evidence = "interval"  # see `Split`
         self._queries: list[Array] = []  # numbers of the queries of each split
 
     @property
@@ -65,7 +74,7 @@ class Race:
 
     def start(self, split: Split) -> None:
         """Continue with another split."""
-        self._split, self.mutual, self.by_mean = split, split.mutual, split.by_mean
+        self._split, self.mutual, self.evidence = split, split.mutual, split.evidence
         self._leader: Array | None = None
         self._queries.append(np.empty(0, dtype=np.int64))
 
@@ -75,10 +84,11 @@ class Race:
             self.out_of_time = True
             return False
         known = self.entrants if len(self._queries) == 1 else self.candidates
-        return known is None or any(
-            not one.dropped and one.method == method and params.items() <= one.params.items()
-            for one in known
-        )
+        return known is None or _any_left(known, method, params)
+
+    def has_left(self, method: str, params: dict[str, Any]) -> bool:
+        """Whether a candidate with these parameters, and perhaps others, has not dropped out."""
+        return _any_left(self.candidates, method, params)
 
     def enter(
         self,
@@ -90,13 +100,13 @@ class Race:
     ) -> float:
         """Score a candidate, given training and test rows as its metric maps them.
 
-        ``stays`` is for candidates that never drop out. Returns the mean score, NaN if there is
-        none.
+        ``stays`` is for candidates that never drop out, because they are chosen where no other is
+        significantly better. Returns the mean score, NaN if there is none.
         """
         key = f"{method} {sorted(params.items())}"
         may_enter = self.entrants is None or any(one.key == key for one in self.entrants)
         if len(self._queries) == 1 and may_enter:
-            self._known.setdefault(key, Candidate(key, method, params))
+            self._known.setdefault(key, Candidate(key, method, params, stays=stays))
         candidate = self._known.get(key)
         if candidate is None or candidate.dropped:
             return np.nan
@@ -104,6 +114,8 @@ class Race:
         scores, finished = self._scores(*mapped, stays)
         number = len(self._queries) - 1
         candidate.parts[number] = scores
+        if finished and not stays and self.entrants is None and self._leader is not None:
+            finished = not is_behind(scores - self._leader)
         candidate.dropped = not finished
         candidate.fit_times.append(fit_time)
         for name, judge in (self._split.also or {}).items() if finished else ():
@@ -139,7 +151,20 @@ class Race:
         scores = self.scores()
         means = estimated_means(scores)
         for candidate, gap in zip(self.candidates, scores - scores[np.argmax(means)], strict=True):
-            candidate.dropped |= candidate.method != "Euclidean" and is_behind(gap)
+            candidate.dropped |= not candidate.stays and is_behind(gap)
+
+    def with_fit_of(self, chosen: Candidate) -> list[Candidate]:
+        """The plain distances, and all candidates with the same fit as the given one."""
+        fit = chosen.method, chosen.fit_params()
+        return self.candidates[:2] + [
+            one for one in self.candidates[2:] if (one.method, one.fit_params()) == fit
+        ]
+
+    def bar(self, keys: set[str]) -> None:
+        """Bar candidates; those that dropped out because they were behind them are back."""
+        for one in self.candidates:
+            one.barred |= one.key in keys
+            one.dropped = one.barred
 
     def scores(self) -> Array:
         """One row per candidate, one column per query.
@@ -167,6 +192,18 @@ class Race:
             total = np.bincount(place, np.where(known, scores, 0.0))
             rows.append(np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0))
         return np.array(rows)
+
+
+def _any_left(candidates: list[Candidate], method: str, params: dict[str, Any]) -> bool:
+    return any(
+        not one.dropped and one.method == method and params.items() <= one.params.items()
+        for one in candidates
+    )
+
+
+def is_default_ridge(method: str, params: dict[str, Any]) -> bool:
+    """Whether this is a `RidgeMetric` that chooses its penalty itself."""
+    return method == "RidgeMetric" and params.get("alpha", 0.0) is None
 
 
 def known_mean(scores: Array) -> Array:

@@ -24,20 +24,23 @@ from .._options import (
 )
 from .._validation import warn
 from ..problem import length_unit
-from ..supervision import Labels, Supervision
-from ..supervision.sampling import n_triplets_option
+from ..supervision import Labels, Split, Supervision
 from ._candidates import (
+    FEW_LABELS,
+    JUDGED_EPOCHS,
     LABEL_PROJECTIONS,
     PRIOR_PROJECTIONS,
+    TRIPLETS_PER_ROW,
     Field,
     families_of,
     fixed_options,
     n_groups,
+    predicts_classes,
     run_candidates,
 )
-from ._choice import best_of_families, choose, drop_worse, not_worse, on_guard, results, unusual
+from ._choice import best_of_families, choose, drop_worse, on_guard, results, still_worse, unusual
 from ._estimate import Estimate, estimate_dual
-from ._race import Candidate, Race, better_plain
+from ._race import Candidate, Race, better_plain, is_default_ridge
 from .base import Euclidean, LearnedMetricEstimator, Training, generator, open_training, seed_of
 from .dual import DuOri, DuRP
 from .ridge import RidgeMetric
@@ -48,6 +51,7 @@ _RACE_SHARE = 0.5  # of the time limit: the rest is for the fit from all rows
 _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
+RIDGE_REASON = "So few labels cannot show a gain, but ridge regression has one on most data."
 _PLAIN = {"euclidean": "Euclidean", "cosine": "cosine"}
 SCORES = {
     "map": "mAP",
@@ -86,10 +90,18 @@ class MetricCV(LearnedMetricEstimator):
     Of the candidates within one standard error of the best, the simplest is chosen (linear before
     lifted, whitening before ridge before DuRP, few directions before many), and learned again from
     all rows. If none is significantly better than the better plain distance (by a bootstrap
-    interval over held-out queries), the plain distance is kept: see ``recommend()``. With
-    ``cv="classes"`` only metrics with a prior and `Whitening` are tried, unless ``max_components``
-    is given, and the best one is chosen if its expected gain is positive: few classes can rarely
-    show that a gain is significant, and a prior makes large losses unlikely.
+    interval over held-out queries), the plain distance is kept: see ``recommend()``. There are
+    three exceptions, where so little is known that a gain can rarely be significant:
+
+    - With 40 to 1,000 labels, `RidgeMetric` with default settings, which gains on most data, is
+      taken in place of the plain distance if it predicts the classes better than chance, unless it
+      seems to lose.
+    - For positives and relevance, metrics with a prior, which makes large losses unlikely, are
+      tested on their own (one-sided, with 95 % confidence), not together with all others.
+    - With ``cv="classes"`` only metrics with a prior and `Whitening` are tried, unless
+      ``max_components`` is given. `DuRP` with ``prior="whitening"`` (``"identity"`` above 1,000
+      features) and λ = 0.01 is taken, unless another metric or the plain distance is better by two
+      standard errors.
 
     {sections}
     best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
@@ -192,7 +204,9 @@ class MetricCV(LearnedMetricEstimator):
     )
     distances: Any = _candidates_option("distance", ("euclidean", "cosine"))
     samplers: Any = _candidates_option("sampler", ("active",))
-    lifts: Any = _candidates_option("lift", (None, "rbf"), "; sparse rows are not lifted.")
+    lifts: Any = _candidates_option(
+        "lift", (None, "rbf"), "; sparse rows with more than 4,000 features are not lifted."
+    )
     regs: Any = _candidates_option("reg", (None,))
     priors: Any = option(
         "object",
@@ -218,8 +232,20 @@ class MetricCV(LearnedMetricEstimator):
         f"{PRIOR_PROJECTIONS} ({LABEL_PROJECTIONS} for labels) instead.",
         low=1,
     )
-    n_triplets: int = n_triplets_option()
-    max_epochs: int = option("int", default=3, help="As in `DuRP`.", low=1)
+    n_triplets: int = option(
+        "int",
+        default=100_000,
+        help="How many triplets to sample from labels: at most this many, and at most "
+        f"{TRIPLETS_PER_ROW} for each row.",
+        low=1,
+    )
+    max_epochs: int = option(
+        "int",
+        default=3,
+        help=f"As in `DuRP`. Candidates with a prior use at most {JUDGED_EPOCHS} for positives and "
+        "relevance.",
+        low=1,
+    )
     max_rows: int | None = max_rows_option()
     require: str | None = option(
         "str",
@@ -297,15 +323,15 @@ class MetricCV(LearnedMetricEstimator):
         search = self._with_lists()
         families = families_of(search, supervision, rows.shape[1])
         self._check_requirements(supervision, families, rows.shape[1])
+        default_ridge = self._tries_default_ridge(rows, supervision, families)
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
-        race, guard = Race(deadline), Race(deadline)
-        distance = None
+        race, guards = Race(deadline), []
+        distance: str | None = None
         n_splits = int(self.cv) if isinstance(self.cv, Integral) else 1  # as far as is known
-        n_done = 0
-        for number, split in enumerate(supervision.splits(rows, self.cv, scoring, seed)):
-            if guard.candidates and not split.guard and not race.candidates:
-                race = Race(deadline, not_worse(guard))
-            current = guard if split.guard else race
+        n_done, settled = 0, False
+
+        def run(current: Race, split: Split, n_left: int = 1) -> None:
+            nonlocal n_done
             current.start(split)
             field = Field(
                 search,
@@ -316,27 +342,47 @@ class MetricCV(LearnedMetricEstimator):
                 n_classes,
                 training.rows.names,
                 seed,
+                rows.shape[0],
                 current,
+                default_ridge,
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
-                n_done = self._run(field, distance, callback, n_done, n_splits - number)
-            if distance is None:
-                plain = current.candidates[better_plain(current.scores())]
-                distance = plain.params["distance"]
-            if split.guard:
-                drop_worse(guard)
-                continue
-            race.finish()
+                n_done = self._run(field, distance, callback, n_done, n_left)
+
+        def chosen() -> dict[str, Any]:
             seconds = self._seconds_left(begin)
-            choice = choose(race, seconds, self.max_components, rows.shape[1])
-            low, high = choice["gain_interval_"]
-            settled = race.n_queries >= _ENOUGH and (low > 0.0 or high < 0.0)
-            if race.out_of_time or (self.cv is None and settled):
-                break  # no doubt is left whether a learned metric is better
-        late = race.out_of_time or guard.out_of_time
+            return choose(race, seconds, self.max_components, rows.shape[1])
+
+        for number, split in enumerate(supervision.splits(rows, self.cv, scoring, seed)):
+            if split.guard:
+                guards.append(split)
+            elif not settled:
+                run(race, split, n_splits - number)
+                if distance is None:
+                    plain = race.candidates[better_plain(race.scores())]
+                    distance = plain.params["distance"]
+                race.finish()
+                choice = chosen()
+                low, high = choice["gain_interval_"]
+                # no doubt is left whether a learned metric is better, or no time
+                shown = race.n_queries >= _ENOUGH and (low > 0.0 or high < 0.0)
+                settled = race.out_of_time or (self.cv is None and shown)
+        guard = Race(deadline)
+        while guards:  # until the choice is not worse than the plain distance there
+            guard = Race(deadline, race.with_fit_of(choice["kept"]))
+            for split in guards:
+                run(guard, split)
+                drop_worse(guard)
+            worse = still_worse(guard)
+            if choice["kept"].key not in worse:
+                break
+            race.bar(worse)
+            choice = chosen()
+        late = race.out_of_time
         if learned := race.candidates[2:]:  # those that are in the race would take too long to fit
             late = not all(one.dropped for one in learned)
+        late |= guard.out_of_time
         choice["out_of_time_"] = bool(late and np.isnan(choice["gain_interval_"][0]))
         if choice["out_of_time_"]:
             warn(
@@ -346,10 +392,24 @@ class MetricCV(LearnedMetricEstimator):
         choice |= {
             "cv_results_": results(race),
             "families_": best_of_families(race),
-            "held_out_": "classes" if race.by_mean else supervision.held_out,
+            "held_out_": "classes" if self.cv == "classes" else supervision.held_out,
             "new_documents_": on_guard(guard, choice["kept"]) if guard.candidates else None,
         }
         return self._refit(training, choice, scoring, seed)
+
+    def _tries_default_ridge(
+        self, rows: Any, supervision: Supervision, families: Sequence[str]
+    ) -> bool:
+        """Whether the labels are few, of classes to come, and can be predicted."""
+        least, most = FEW_LABELS
+        return (
+            isinstance(supervision, Labels)
+            and "ridge" in families
+            and not isinstance(self.cv, str)
+            and supervision.groups is None  # of a group, rows that are left out are known too well
+            and least <= len(supervision.known_rows()) <= most
+            and predicts_classes(rows, supervision)
+        )
 
     def _with_lists(self) -> Self:
         """The same, with candidates that were given as arrays or tuples as lists."""
@@ -438,11 +498,16 @@ class MetricCV(LearnedMetricEstimator):
                 f"{self.held_out_} ({score}; {compared})."
             )
         chosen = ", ".join(unusual(self.best_estimator_, self.best_params_))
-        doubt = "" if low > 0.0 else ", which may be due to chance"
+        gain = f"a gain of {low:.1f} to {high:.1f} points"
+        if low <= 0.0:
+            gain = f"a difference of {low:+.1f} to {high:+.1f} points"
+            gain += ", which may be due to chance" if high > 0.0 else ""
+        why = ""
+        if is_default_ridge(method, self.best_params_) and low <= 0.0:
+            why = f" {RIDGE_REASON}"
         return (
             f"Use {method}({chosen}): {score} on held-out "
-            f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % (a gain of "
-            f"{low:.1f} to {high:.1f} points{doubt})."
+            f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % ({gain}).{why}"
         )
 
     def plot(self, ax: Any = None) -> Any:
@@ -489,8 +554,9 @@ class MetricCV(LearnedMetricEstimator):
         # about how many are tried of the default
         shrinkages = (0.1,) * 4 if self.shrinkages is None else self.shrinkages
         lifted = None if hasattr(X, "nnz") or self.require is not None else "rbf"
+        fixed = fixed_options(self, X.shape[0])
         each = [
-            estimate_dual(DuRP(lift=lift, shrinkage=min(shrinkages), **fixed_options(self)), X, y)
+            estimate_dual(DuRP(lift=lift, shrinkage=min(shrinkages), **fixed), X, y)
             for lift in {None, lifted if lifted in self.lifts else None}
         ]
         largest = max(each, key=lambda one: one.memory)
@@ -499,7 +565,8 @@ class MetricCV(LearnedMetricEstimator):
     def _refit(self, training: Training, choice: dict[str, Any], scoring: str, seed: int) -> Self:
         kept: Candidate = choice.pop("kept")
         kind = _ESTIMATORS[kept.method]
-        more = {**fixed_options(self), "max_rows": self.max_rows, "random_state": seed}
+        fixed = fixed_options(self, training.X.shape[0])
+        more = {**fixed, "max_rows": self.max_rows, "random_state": seed}
         known = options_of(kind).keys() - kept.params.keys()
         params = kept.params | {name: more[name] for name in more if name in known}
         if self.blocks is not None and kind is not Euclidean:

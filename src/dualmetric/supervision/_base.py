@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
 from reprlib import repr as brief
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -32,9 +32,9 @@ class Split(NamedTuple):
     also: dict[str, Callable[..., Array]] | None = None  # other scores, by name
     queries: Array | None = None  # a number for each query, where several splits may share them
     mutual: bool = False  # whether held-out rows rank each other: see `intervals.best_of_gains`
-    # whether a gain counts if its mean is positive, because so few classes can show no more
-    by_mean: bool = False
-    # whether it only says which metrics are worse than the plain distance, and does not count
+    # what a learned metric must show: see `estimators._choice.choose`
+    evidence: Literal["interval", "one-sided", "default"] = "interval"
+    # whether it only says if the choice is worse than the plain distance; such splits come last
     guard: bool = False
     judges_train: bool = True  # whether ``judge`` reads the training rows
 

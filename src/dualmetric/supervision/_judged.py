@@ -38,7 +38,7 @@ MOST_HELD_OUT = 1500
 MOST = 50
 """Largest grade: the gains of larger grades would exceed the precision of floats."""
 
-_COUNT = Option("int", "How many comparisons per query.", low=1)
+_COUNT = Option("int", "How many comparisons per relevant document.", low=1)
 
 
 class Judged(Supervision):
@@ -148,8 +148,8 @@ class Judged(Supervision):
     ) -> tuple[Array, Array, Array, Array]:
         """Query, better document, worse document, and the grades of both.
 
-        Every query gets ``n_negatives`` different comparisons, or all it has; every comparison of
-        a query is as likely as the others.
+        A query gets ``n_negatives`` different comparisons for each of its relevant documents, or
+        all it has; every comparison of a query is as likely as the others.
         """
         # what a relevant document may be compared with: mined ones, and all that are judged
         index = np.concatenate([negatives, self.index])
@@ -168,13 +168,15 @@ class Judged(Supervision):
         n_worse = starts[key] - first
         # comparisons are numbered, those of a query one after the other
         ends = np.cumsum(n_worse)
-        size = np.bincount(place, n_worse).astype(np.int64)[:, None]
-        count = min(self.n_negatives, -(-n // len(asked)))
-        step = np.arange(count)[None, :]
-        chance, other = rng.random((2, len(asked), count))
-        drawn = np.where(size <= count, step, chance * size)
-        numbers = np.cumsum(size)[:, None] - size + drawn.astype(np.int64)
-        some = step < size
+        size = np.bincount(place, n_worse).astype(np.int64)
+        n_right = np.bincount(place, key % len(levels) > 0).astype(np.int64)
+        wanted = n_right * min(self.n_negatives, -(-n // n_right.sum()))
+        query = np.repeat(np.arange(len(asked)), wanted)
+        chance, other = rng.random((2, len(query)))
+        step = np.arange(len(query)) - (np.cumsum(wanted) - wanted)[query]
+        drawn = np.where((size <= wanted)[query], step, chance * size[query])
+        numbers = (np.cumsum(size) - size)[query] + drawn.astype(np.int64)
+        some = step < size[query]
         numbers, at = np.unique(numbers[some], return_index=True)
         if not len(numbers):
             raise ValueError(
@@ -202,8 +204,8 @@ class Judged(Supervision):
 
         ``"queries"`` takes them at random, or by group. ``"documents"`` takes them with all queries
         that share relevant documents with them, so that no document that is relevant to a held-out
-        query is judged in training. None does both: the second then only says which metrics are
-        worse than the plain distance. A number is the number of folds of ``"queries"``;
+        query is judged in training. None does both: the second come last, and only say which
+        metrics are worse than the plain distance. A number is the number of folds of ``"queries"``;
         a splitter is given the queries, and their groups.
         """
         asked = np.unique(self.index[self.grade > 0, 0])
@@ -222,21 +224,19 @@ class Judged(Supervision):
             for _, test in split_by(cv, asked, "queries", groups=groups):
                 yield self._split(asked[test], scoring)
             return
+        apart: list[Array] = []
         if cv in (None, "documents"):
             component = self._components(asked)
             apart = folds_of(component, 4, seed) if component.max() else []
-            if cv is None:
-                for test in apart:
-                    yield self._split(asked[test], scoring, apart=True)._replace(guard=True)
-            elif len(apart):
-                for test in apart:
-                    yield self._split(asked[test], scoring, apart=True)
-                return
-            else:
+        if cv == "documents":
+            if not len(apart):
                 raise ValueError(
                     "every query shares documents with every other, directly or through others: "
                     "queries about new documents cannot be held out; use cv='queries'"
                 )
+            for test in apart:
+                yield self._split(asked[test], scoring, apart=True)
+            return
         groups = np.arange(len(asked)) if groups is None else groups
         folds = folds_of(groups, int(cv) if isinstance(cv, Integral) else 4, seed)
         if len(folds) < 2:
@@ -246,6 +246,8 @@ class Judged(Supervision):
             )
         for test in folds:
             yield self._split(asked[test], scoring)
+        for test in apart:
+            yield self._split(asked[test], scoring, apart=True)._replace(guard=True)
 
     def _components(self, asked: Array) -> Array:
         """Number of the connected component of each query: queries that share relevant documents.
@@ -276,7 +278,9 @@ class Judged(Supervision):
         rows = np.union1d(np.arange(n), train.index[:, 0])
         test_rows = np.union1d(np.arange(n), test.index[:, 0])
         judge = test.take(test_rows)._judge(scoring)
-        return Split(rows, test_rows, train.take(rows), judge, judges_train=False)
+        return Split(
+            rows, test_rows, train.take(rows), judge, judges_train=False, evidence="one-sided"
+        )
 
     def _documents_known(self) -> int:
         assert self.n_documents is not None

@@ -98,10 +98,11 @@ class Labels(Supervision):
                 f"every label in y is {' or '.join(marks)}, which marks unknown labels: give "
                 "labels for some rows"
             )
+        checked = self._replaced(y, check_groups(self.groups, n_rows, "row"), known)
         if missing.any():  # labels of any type as codes, since nothing missing can be sorted
-            y = np.full(n_rows, -1)
-            y[known] = np.unique(values, return_inverse=True)[1]
-        return self._replaced(y, check_groups(self.groups, n_rows, "row"), known)
+            checked.y, checked.unknown = np.full(n_rows, -1), -1
+            checked.y[known] = np.unique(values, return_inverse=True)[1]
+        return checked
 
     def _replaced(self, y: Array, groups: Array | None, known: Array | None) -> Self:
         new = copy(self)
@@ -201,7 +202,7 @@ class Labels(Supervision):
                 # rows of one class say the same about new classes, so each class counts once
                 codes[test] if cv == "classes" else known[test],
                 mutual=scoring != "knn" and cv != "classes",
-                by_mean=cv == "classes",
+                evidence="default" if cv == "classes" else "interval",
             )
 
 
@@ -263,8 +264,8 @@ def _check_part(codes: Array, purpose: str) -> None:
     if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
         raise ValueError(
             f"after some rows are held out, too few rows or classes are left to {purpose}: at "
-            "least two classes are needed, and one with two rows. Use DuRP with fixed settings, or "
-            "another cv"
+            "least two classes are needed, and one with two rows. Label more rows, try cv=2, or "
+            "use RidgeMetric, which chooses its penalty without held-out rows"
         )
 
 

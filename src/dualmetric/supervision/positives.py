@@ -20,7 +20,7 @@ class Positives(Judged):
     depth : int, default=100
         Wrong documents are drawn from this many of the highest-ranked documents of a query.
     n_negatives : int, default=30
-        How many comparisons are drawn for each query.
+        How many comparisons are drawn for each chosen document of a query.
     relative_margin : float, optional
         Leave out documents that are closer than (1 + ``relative_margin``) times the distance of
         the nearest chosen one: see `mine_negatives`.
