@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from rich.console import Console
 from rich.progress import Progress
 from safetensors.numpy import load_file, save_file
+from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import TfidfTransformer
 from typer.testing import CliRunner
 
@@ -223,7 +224,7 @@ class TestFit:
         # called as users do, without naming it
         done = CliRunner().invoke(cli.app, ["fit", str(data), "--shrinkage", "0.3", "--rank", "2"])
         assert done.exit_code == 0, done.stderr
-        assert "Chose DuRP (projections 50, rank 2, shrinkage 0.3" in done.stdout
+        assert "Chose DuRP (projections 50, rank 2, triplets 10,000, shrinkage 0.3" in done.stdout
         parameters = Metric.load("metric.safetensors").info["parameters"]
         assert (parameters["shrinkage"], parameters["n_components"]) == (0.3, 2)
 
@@ -387,11 +388,11 @@ class TestFit:
     def test_wrong_lifts(self, data, folder):
         line = refused("fit", data, "--lift", "poly")
         assert line == "--lift must be one of None, 'rbf'; got 'poly'"
-        assert "cannot be combined" in refused("fit", data, "--lift", "rbf", "--tfidf")
-        write_rows("a.svm", *make_rows())
+        X, y = make_rows()
+        write_rows("a.svm", np.pad(X, ((0, 0), (4000, 0))), y)
         for method in ("durp", "auto"):
             line = refused("fit", "a.svm", "--lift", "rbf", "--method", method)
-            assert "dense rows" in line
+            assert "4,000" in line
             assert "sparse" in line
         assert left(folder) == ["a.svm"]
 
@@ -851,13 +852,15 @@ class TestTfidf:
         line = refused("fit", data, "--tfidf")
         assert "tf-idf is for counts, but the rows hold negative numbers" in line
 
-    def test_auto_does_not_lift_counts(self):
+    def test_auto_may_lift_counts(self):
         counts, y = make_counts(300, dtype=np.float32)
         np.savez("c.npz", X=counts.toarray(), y=y)
         run("fit", "c.npz", "--tfidf", "--method", "auto", "--shrinkage", 0.5, "--rank", 2)
         learned = Metric.load("metric.safetensors")
         assert learned.idf is not None
-        assert learned.lift is None
+        assert learned.lift is not None
+        found = as_json("evaluate", "metric.safetensors", "c.npz")["scores"]
+        assert found["learned"]["map"] > found["euclidean"]["map"]
 
 
 class TestEvaluate:
@@ -1041,6 +1044,30 @@ class TestEvaluate:
         assert done.stderr == "dualmetric: note: scores are computed on 20 rows chosen at random\n"
 
 
+class TestFewLabels:
+    def test_the_doubt_and_the_reason_are_told(self, tmp_path):
+        X, y = load_digits(return_X_y=True)
+        few = np.concatenate([np.flatnonzero(y == name)[:5] for name in range(10)])
+        data = tmp_path / "few.npz"
+        np.savez(data, X=X[few], y=y[few])
+        where = ("--out", tmp_path / "few.safetensors", "--holdout", 0)
+        done = run("fit", data, *where, "--method", "auto", "--for", "linear")
+        line = done.stdout.splitlines()[1]
+        assert re.match(
+            r"Chose RidgeMetric \(rank 9\): mAP [\d.]+ % on held-out training rows, where the "
+            r"plain cosine distance has [\d.]+ % \(95 % interval of the gain: -[\d.]+ to [\d.]+ "
+            r"points\)\. The difference may be due to chance\. So few labels cannot show a gain, "
+            r"but ridge regression has one on most data\.$",
+            line,
+        )
+
+    def test_no_two_held_out_rows_of_a_class(self, tmp_path):
+        data = tmp_path / "six.npz"
+        np.savez(data, X=np.random.default_rng(0).normal(size=(6, 3)), y=[0, 0, 0, 1, 1, 1])
+        done = run("fit", data, "--out", tmp_path / "six.safetensors", "--method", "ridge")
+        assert "No scores: no two held-out rows have the same label." in done.stdout
+
+
 class TestVerdict:
     KEYS = ("map", "precision_at_1", "precision_at_10", "knn", "hit_rate")
 
@@ -1131,8 +1158,6 @@ class TestStandardize:
         ],
     )
     def test_distances_are_those_of_scaled_rows(self, form, options):
-        if form == "a.svm" and "lift" in options:
-            pytest.skip("a lift takes dense rows")
         X, y = make_rows(90)
         X[np.abs(X) < 0.3] = 0.0
         write_rows(form, X * self.UNITS, y)
@@ -1902,11 +1927,12 @@ class TestStart:
     def test_the_bar_shows_how_many_candidates_are_done(self, data, monkeypatch):
         steps = []
         monkeypatch.setattr(Steps, "advance", lambda self, *given: steps.append(given))
-        run("fit", data, "--method", "auto", "--rank", 2, "--power", 0.5)
+        options = ("--method", "auto", "--rank", "2", "--power", "0.5", "--for", "linear")
+        run("fit", data, *options)
         assert steps[0][0] == 1
         assert steps == sorted(steps)  # counted over all splits
         assert all(done <= total for done, total in steps)
         assert steps[-1][0] == steps[-1][1]  # the bar ends full
-        shown = shown_on_terminal("fit", str(data), "--rank", "2", "--power", "0.5")
+        shown = shown_on_terminal("fit", str(data), *options)
         text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
         assert re.search(r"choosing and learning +[━╸╺ ]+", text)

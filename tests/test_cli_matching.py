@@ -175,6 +175,14 @@ def test_duplicates_keep_ids_as_they_are_written(files):
     assert {line["probability"] == "" for line in rows if line["size"] == "1"} <= {True}
 
 
+def test_clusters_that_chain_different_rows_are_noted(files):
+    run(*BASE)
+    arguments = ("duplicates", "matcher.safetensors", "d.csv", "--ids", "id", "--threshold")
+    assert "--linkage complete" not in run(*arguments, 0.3).stderr
+    assert "chains of pairs join different rows" in run(*arguments, 0.8).stderr
+    assert "chains" not in run(*arguments, 0.8, "--linkage", "complete").stderr
+
+
 def test_duplicates_of_parquet(files):
     pq = pytest.importorskip("pyarrow.parquet")
     pa = pytest.importorskip("pyarrow")

@@ -376,7 +376,7 @@ class TestCsv:
         ("text", "match"),
         [
             ("a,b\n1,2\n3,red\n", r"column 'b' has 'red' instead of a number in row 1 "),
-            ("a,b\n1,\n", r"column 'b' is empty in row 0 .* --drop b "),
+            ("a,b\n1,\n", r"column 'b' is empty in row 0 .*--drop b,"),
             ("a,b\n1,2\n3,nan\n", "row 1 .*NaN"),
             ("a,b\n1,2\n3,4,5\n", r"row 1 \(counted from 0\) has 3 columns, but the header has 2"),
             ("a;b\n1;2\n", "save it with commas"),

@@ -81,9 +81,14 @@ def n_units(known: Any) -> int:
 
 def with_different(pairs: Any, n_rows: int) -> Any:
     """The same; where no pair is labelled as different, with random ones, and a note."""
-    if pairs.same.all():
-        note("no pair is labelled as different, so random pairs are used as different pairs")
+    note_random(pairs)
     return pairs._with_different(n_rows, np.random.default_rng(0))
+
+
+def note_random(known: Any) -> None:
+    """Say that different pairs are random, where pairs are given and none is different."""
+    if isinstance(known, Pairs) and known.same.all():
+        note("no pair is labelled as different, so random pairs are used as different pairs")
 
 
 def score_known(

@@ -32,7 +32,12 @@ _CVS = {"labels": ("classes",)} | dict.fromkeys(
     ("--positives", "--relevance"), ("queries", "documents")
 )
 # flags with another name than their option
-_SHORT_NAMES = {"n_components": "rank", "n_projections": "projections", "require": "for"}
+_SHORT_NAMES = {
+    "n_components": "rank",
+    "n_projections": "projections",
+    "n_triplets": "triplets",
+    "require": "for",
+}
 
 
 def _options_of(method: str) -> dict[str, Option]:

@@ -37,9 +37,9 @@ Names = Annotated[Path | None, file_option(help="Names of the features, one per 
 Pairs = Annotated[
     Path | None,
     file_option(
-        help="Pairs. Each line holds two row numbers and 1 (same) or 0 (different). Without the "
-        "third column, all pairs are labelled as the same. A .csv, .tsv, .npy, .npz or .parquet "
-        "file."
+        help="Pairs. Each line holds two row numbers, or ids with --ids, and 1 (same) or 0 "
+        "(different). Without the third column, all pairs are labelled as the same. A .csv, .tsv, "
+        ".npy, .npz or .parquet file."
     ),
 ]
 Positives = Annotated[

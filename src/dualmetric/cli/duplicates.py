@@ -120,6 +120,11 @@ def duplicates(
         "cluster_precision": _number(found.cluster_precision),
         "rows_with_k": found.n_full,
     }
+    if linkage != "complete" and found.cluster_precision < 0.9 * found.pair_precision:
+        note(
+            "pairs within clusters are less often right than the pairs found, because chains of "
+            "pairs join different rows: try --linkage complete"
+        )
     console = make_console(json)
     console.print(f"Threshold: {f'distance ≤ {threshold:.4g}' if threshold is not None else limit}")
     console.print(str(found))

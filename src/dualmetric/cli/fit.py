@@ -117,8 +117,6 @@ def fit(
     features, dropped = columns_in(columns, "--columns"), columns_in(drop, "--drop") or []
     if (column := column_of(data, ids)) is not None and column not in dropped:
         dropped.append(column)
-    if tfidf and options.get("lift") == "rbf":
-        raise ValueError("--tfidf and --lift rbf cannot be combined: give one of them")
     if tfidf and standardize:
         raise ValueError("--tfidf and --standardize cannot be combined: give one of them")
     weights = "tfidf" if tfidf else "standardize" if standardize else None
@@ -130,8 +128,6 @@ def fit(
             f"--out: metric files must end in {SUFFIX}; got {out.name}. dualmetric export writes "
             "other formats"
         )
-    if method == "auto" and tfidf:
-        options["lift"] = "none"  # no metric has both
     estimator = build_estimator(method, options, seed)
     if (use := getattr(estimator, "require", None)) and options.get("lift") == "rbf":
         raise ValueError(f"--for {use} and --lift rbf cannot be combined: give one of them")
@@ -162,6 +158,8 @@ def fit(
             part = default if holdout is None else holdout
             described = _judging.describe_known(known, rows, part, seed)
             y, held_out = _judging.hold_out_known(known, rows.shape[0], part, seed)
+            if held_out is None:
+                _judging.note_random(y)
         if y is None and method != "euclidean":
             raise ValueError(
                 f"{data} has no labels to learn from: name a file or column with --labels, or give "
@@ -279,7 +277,8 @@ def _describe_rows(
 
 def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None) -> str:
     """What auto chose and why, in words."""
-    from ..estimators.search import SCORES
+    from ..estimators._race import is_default_ridge
+    from ..estimators.search import RIDGE_REASON, SCORES
     from ._methods import options_in_words
     from ._scores import NAMES
 
@@ -301,9 +300,15 @@ def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None
             f"Kept {plain}: on {where}, no learned distance is significantly better ({name} "
             f"{before}; {interval})."
         )
+    low_end, high_end = choice["gain_interval"]
+    sure = low_end is None or low_end > 0.0
+    compared = f"up from {before} with {plain}" if sure else f"where {plain} has {before}"
+    doubt = "" if sure or high_end < 0.0 else " The difference may be due to chance."
+    if not sure and is_default_ridge(type(best).__name__, estimator.best_params_):
+        doubt += f" {RIDGE_REASON}"
     return (
-        f"Chose {type(best).__name__} ({options_in_words(best)}): {name} {score} on {where}, up "
-        f"from {before} with {plain} ({interval})."
+        f"Chose {type(best).__name__} ({options_in_words(best)}): {name} {score} on {where}, "
+        f"{compared} ({interval}).{doubt}"
     )
 
 
@@ -345,7 +350,10 @@ def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any])
                 "held-out classes."
             )
     elif noun == "rows":
-        console.print("No scores: no rows with labels were held out.")
+        why = "no rows with labels were held out"
+        if rows["held_out"]:
+            why = "no two held-out rows have the same label"
+        console.print(f"No scores: {why}.")
     elif choice is None:
         console.print(f"No scores: no {noun} were held out.")
     console.print(

@@ -53,9 +53,9 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
                     name, cell = layout.names[place], cells[place].strip()
                     what = f"has {reprlib.repr(cell)} instead of a number" if cell else "is empty"
                     raise FileError(
-                        f"column {name!r} {what} in row {row} (counted from 0): fill it, leave "
-                        f"the column out with --drop {name} (drop=[{name!r}] in Python), or name "
-                        "it as the column of labels"
+                        f"column {name!r} {what} in row {row} (counted from 0): fill it, learn "
+                        f"without the column (--drop {name}, or drop=[{name!r}] in Python), or "
+                        "name it as the column of labels"
                     ) from None
         except csv.Error as error:
             raise FileError(f"line {lines.line_num} is not csv ({error})") from None
