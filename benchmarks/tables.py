@@ -98,13 +98,14 @@ def others() -> str:
 
 
 def speed() -> str:
-    lda = results("core", "fit")["ratios"]["durp_scaled/lda"]
+    low, high = results("core", "fit")["range of durp_scaled/lda"]
     made, mapped = results("wide", "made")["runs"][-1], results("wide", "memmap")
     return "\n".join(
         [
             "Time and memory:",
             "",
-            f"- A `DuRP` fit on usps takes {lda:.1f} times as long as scikit-learn's LDA.",
+            f"- A `DuRP` fit on usps takes {low:.1f} to {high:.1f} times as long as scikit-learn's "
+            "LDA, whose time varies from process to process.",
             f"- A `DuRP` fit of rank {made['rank']} on a sparse matrix with {made['rows']:,} rows "
             f"and 1,000,000 features takes {made['seconds']:.0f} s and {made['peak_gb']:.1f} GB of "
             "memory, including the matrix.",
