@@ -47,6 +47,10 @@ LIFTED = [
     )
     for kind, rank, dtype in product(KINDS, [1, 4], [np.float32, np.float64])
 ]
+LIFTED += [
+    pytest.param(make_lifted(kind, rank=4, idf=True), id=f"lift after tf-idf, {kind}")
+    for kind in KINDS
+]
 
 
 def lengths(difference):

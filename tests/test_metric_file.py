@@ -194,6 +194,7 @@ def description(path):
         (lambda: make_scaled(make_metric()), 1),
         (lambda: make_scaled(Metric(None, 5)), 5),
         *((make, 7) for make in SCALED.values()),
+        (lambda: make_lifted().replaced(idf=np.arange(1.0, 6.0)), 8),
     ],
 )
 def test_a_file_has_the_lowest_version_that_can_express_it(make, version, tmp_path):
@@ -587,11 +588,11 @@ DAMAGED = {
         "a weight of at least 0 for each block",
     ),
     "newer version": (
-        file_bytes(version=8),
-        "newer dualmetric .format 8, this one reads up to 7.: .*pip install -U dualmetric",
+        file_bytes(version=9),
+        "newer dualmetric .format 9, this one reads up to 8.: .*pip install -U dualmetric",
     ),
     "newer version with other tensors": (
-        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=8)}),
+        tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=9)}),
         "newer dualmetric",
     ),
     "much newer version": (file_bytes(version=10**1000), r"newer dualmetric .format 1000*\.\.\.0"),
@@ -921,7 +922,7 @@ def test_the_documented_reader_of_blocks(kind, documented, tmp_path):
 
 
 def test_the_documented_reader_refuses_a_newer_version(documented, tmp_path):
-    (tmp_path / "m").write_bytes(file_bytes(version=8))
+    (tmp_path / "m").write_bytes(file_bytes(version=9))
     with pytest.raises(ValueError, match="newer version"):
         documented["read_metric"](tmp_path / "m")
 

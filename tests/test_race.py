@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
@@ -19,7 +20,7 @@ from dualmetric.estimators._race import (
     paired,
 )
 from dualmetric.intervals import best_of_gains, best_of_interval
-from dualmetric.supervision import Labels, Pairs, Split
+from dualmetric.supervision import Labels, Pairs, Positives, Split
 from makers import make_classes
 
 FAST = {"n_projections": 5, "n_triplets": 2000, "lifts": [None], "random_state": 0}
@@ -223,20 +224,40 @@ def test_new_classes_take_the_default_unless_another_is_clearly_better():
     assert chosen([0.5, 0.5, 0.5, 0.5, 0.6], prior=None)[0] == 4
 
 
-def test_a_default_that_dropped_out_is_replaced():
-    table = np.add.outer([0.5, 0.5, 0.7, 0.55, 0.7], np.zeros(40))
-    table += 0.02 * np.random.default_rng(0).standard_normal((5, 40))
+def test_one_class_cannot_replace_the_default():
+    gains = np.array([[0.0, 0.0, 0.0], [0.1, np.nan, np.nan], [0.1, 0.1, np.nan], [0.1, 0.3, 0.2]])
+    places = np.arange(4)
+    assert _choice._clearly_better(gains[:2], places[:2], 0) == 0
+    assert _choice._clearly_better(gains[:3], places[:3], 0) == 2  # two classes agree
+    # three classes: 0.2 is 3.5 errors, and the limit 4.3
+    assert _choice._clearly_better(gains[[0, 3]], places[:2], 0) == 0
+
+
+def test_rows_of_new_classes_drop_nobody_before_classes_are_compared():
+    table = make_scores([0.5, 0.5, 0.8, 0.2])
+    assert race_of(table).candidates[3].dropped
+    few = race_of(table, queries=[np.arange(400) % 4], evidence="default")
+    assert not few.candidates[3].dropped
+
+
+def test_the_expected_score_of_a_metric_that_replaced_the_default_is_not_the_winners():
+    rng = np.random.default_rng(0)
+    table = 0.5 + 0.1 * rng.standard_normal((30, 12))
+    table[:2] = 0.45
     race = race_of(table)
     race.evidence = "default"
-    race.candidates[3].params |= {"prior": "whitening", "reg": 0.01}
-    assert race.candidates[3].dropped
-    assert _choice.choose(race)["best_index_"] in (2, 4)
+    race.candidates[2].params |= {"prior": "whitening", "reg": 0.01}
+    table[2] = 0.3
+    race.candidates[2].parts[0] = table[2]
+    choice = _choice.choose(race)
+    assert choice["best_index_"] > 2
+    assert choice["expected_score_"] < choice["best_score_"] - 0.01
 
 
 def test_the_guard_drops_what_is_clearly_worse_than_the_plain_distance():
     means = [0.5, 0.45, 0.49, 0.48, 0.42, 0.52]
     race = race_of(make_scores(means))
-    guard = Race(entrants=[*race.candidates, Candidate("out of time", "DuRP", {})])
+    guard = Race(entrants=[*race.candidates, Candidate("not scored", "DuRP", {})])
     guard.start(split_of(make_scores(means)))
     for place in range(6):
         one = race.candidates[place]
@@ -246,8 +267,11 @@ def test_the_guard_drops_what_is_clearly_worse_than_the_plain_distance():
     dropped = [one.dropped for one in guard.candidates]
     assert_array_equal(dropped, [False, False, False, False, True, False])
     worse = _choice.still_worse(guard)
-    assert {race.candidates[4].key, "out of time"} <= worse
-    assert not worse & {race.candidates[place].key for place in (0, 1, 2, 5)}
+    assert race.candidates[4].key in worse
+    assert not worse & {"not scored", *(race.candidates[place].key for place in (0, 1, 2, 5))}
+    kept, plain = _choice.on_guard(guard, race.candidates[5])
+    assert (kept, plain) == tuple(make_scores(means).mean(axis=1)[[5, 0]])
+    assert _choice.on_guard(guard, Candidate("not scored", "DuRP", {})) is None
 
 
 def test_barred_candidates_let_others_back():
@@ -256,7 +280,12 @@ def test_barred_candidates_let_others_back():
     assert [one.dropped for one in race.candidates[2:]] == [False, True, True]
     assert _choice.choose(race)["kept"] is race.candidates[2]
     race.bar({race.candidates[2].key})
+    assert [one.dropped for one in race.candidates[2:]] == [True, False, True]
     assert _choice.choose(race)["kept"] is race.candidates[3]
+    # where few directions are required, those that dropped out may be chosen, but not barred ones
+    for one in race.candidates:
+        one.params["n_components"] = 1
+    assert _choice.choose(race, max_components=1, n_features=2)["kept"] is race.candidates[3]
     race.bar({race.candidates[3].key})
     assert _choice.choose(race)["kept"] is race.candidates[4]
     race.bar({race.candidates[4].key})
@@ -269,8 +298,14 @@ def test_candidates_with_the_same_fit():
     a.params = {"reg": 1.0, "power": 0.0, "n_components": 9, "distance": "cosine"}
     b.params = {"reg": 1.0, "power": 0.5, "n_components": 5, "distance": "euclidean"}
     c.params = {"reg": 2.0, "power": 0.0, "n_components": 9, "distance": "cosine"}
-    assert race.with_fit_of(a) == race.candidates[:4]
-    assert race.with_fit_of(race.candidates[0]) == race.candidates[:2]
+    keys = [one.key for one in race.candidates]
+    assert [one.key for one in race.with_fit_of(a)] == keys[:4]
+    b.dropped = True
+    assert [one.key for one in race.with_fit_of(a)] == keys[:3]
+    a.dropped = True  # with max_components, it may be chosen nevertheless
+    assert [one.key for one in race.with_fit_of(a)] == keys[:3]
+    assert not any(one.dropped for one in race.with_fit_of(a))
+    assert [one.key for one in race.with_fit_of(race.candidates[0])] == keys[:2]
 
 
 def test_a_prior_is_tested_on_its_own_where_queries_are_few():
@@ -567,3 +602,127 @@ def test_few_rows_are_held_out_more_often():
     n_splits = sum(key.startswith("split") for key in search.cv_results_)
     assert n_splits == 10  # four quarters, and six at random
     assert search.cv_results_["n_queries"].max() <= 40
+
+
+def test_the_leader_of_the_simplest_is_the_best_over_all_queries():
+    """One that dropped out on easy queries is not."""
+    table = make_scores([0.5, 0.5, 0.7, 0.6], noise=0.01)
+    easy = np.argsort(-table[3])[:60]
+    race = race_of(table)
+    race.candidates[3].params["n_components"] = 1
+    race.candidates[2].params["n_components"] = 5
+    part = np.full(400, np.nan)
+    part[easy] = table[3, easy]
+    race.candidates[3].parts[0] = part
+    scores = race.scores()
+    means = estimated_means(scores)
+    allowed = np.array([False, False, True, True])
+    assert part[easy].mean() > table[2].mean()
+    assert _choice._simplest(race, scores, means, allowed, 2) == 2
+
+
+def make_positives(n_features=20):
+    """Queries that resemble their document in five features, and differ much in the others."""
+    rng = np.random.default_rng(0)
+    documents = rng.normal(size=(120, n_features))
+    noise = np.where(np.arange(n_features) < 5, 0.05, 8.0)
+    queries = documents[:80] + noise * rng.normal(size=(80, n_features))
+    return documents, Positives(np.column_stack([np.arange(80)] * 2), queries=queries)
+
+
+def test_few_directions_where_the_guard_objects(monkeypatch):
+    monkeypatch.setattr(_choice, "_MOST_LOST", -np.inf)  # nothing is good enough
+    documents, known = make_positives()
+    search = MetricCV(max_components=3, **FAST).fit(documents, known)
+    assert search.metric_.rank <= 3
+    assert search.new_documents_[0] > search.new_documents_[1]
+    with_all = MetricCV(**FAST).fit(documents, known)
+    assert isinstance(with_all.best_estimator_, Euclidean)
+
+
+def test_every_choice_can_be_scored_by_the_guard():
+    """Whatever the shrinkage: those that were not tried first, too."""
+    documents, known = make_positives()
+    search = MetricCV(priors=[None], **FAST).fit(documents, known)
+    assert search.best_params_["shrinkage"] < 0.03  # reached by steps
+    assert search.new_documents_[0] > search.new_documents_[1] + 0.2
+    found = search.cv_results_
+    left = ~found["dropped"] & (found["estimator"] == "DuRP")
+    assert (found["n_queries"][left] == found["n_queries"].max()).all()
+
+
+def test_later_splits_score_all_that_are_left(digits):
+    X, y = digits
+    found = MetricCV(cv=3, **FAST).fit(X[:300], y[:300]).cv_results_
+    left = ~found["dropped"]
+    assert left.sum() > 10
+    assert (found["n_queries"][left] == found["n_queries"].max()).all()
+
+
+def test_no_time_for_new_documents_keeps_the_choice(monkeypatch):
+    documents, known = make_positives()
+    usual = MetricCV(time_limit=1e6, **FAST).fit(documents, known)
+    begun = Race.start
+
+    def start(self, split):
+        begun(self, split)
+        if split.guard:
+            self.deadline = -np.inf
+
+    monkeypatch.setattr(Race, "start", start)
+    with pytest.warns(UserWarning, match="left no time to compare the choice with the plain"):
+        late = MetricCV(time_limit=1e6, **FAST).fit(documents, known)
+    assert late.best_params_ == usual.best_params_
+    assert late.new_documents_ is None
+    assert not late.out_of_time_
+
+
+def test_a_default_that_never_drops_out_does_not_seem_late(digits, monkeypatch):
+    """Where all others dropped out, and it is not taken, the plain distance is kept."""
+    X, y = digits
+    monkeypatch.setattr("dualmetric.estimators.search.predicts_classes", lambda *_: True)
+    monkeypatch.setattr(_choice, "_default_ridge", lambda *_: None)
+    finish = Race.finish
+
+    def drop_all(self):
+        finish(self)
+        for one in self.candidates:
+            one.dropped = not one.stays
+
+    monkeypatch.setattr(Race, "finish", drop_all)
+    search = MetricCV(**FAST).fit(X[:300], y[:300])
+    assert isinstance(search.best_estimator_, Euclidean)
+    assert not search.out_of_time_
+    assert "clearly worse" in search.recommend()
+
+
+def test_unknown_labels_are_no_class(digits):
+    X, y = digits
+    part = np.where((y[:200] < 3) & (np.arange(200) < 150), y[:200], -1)
+    search = MetricCV(**FAST).fit(X[:200], Labels(part, unknown=-1))
+    ranks = set(search.cv_results_["param_n_components"].compressed())
+    assert 2 in ranks
+    assert 3 not in ranks
+
+
+def test_one_direction_is_scored_as_it_is_compared():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], (y[:300] < 5).astype(int)
+    params = {"lifts": [None], "random_state": 0}
+    cosine, euclidean = (
+        MetricCV(distances=names, **params).fit(X, y) for names in (["cosine"], ["euclidean"])
+    )
+    found = [one.cv_results_ for one in (cosine, euclidean)]
+    ridges = [one["estimator"] == "RidgeMetric" for one in found]
+    scores = [one["mean_test_score"][some] for one, some in zip(found, ridges, strict=True)]
+    left = ~np.any([one["dropped"][some] for one, some in zip(found, ridges, strict=True)], axis=0)
+    assert left.any()
+    assert_allclose(scores[0][left], scores[1][left])
+
+
+def test_estimate_counts_the_lift_of_sparse_rows(digits):
+    rows = sp.csr_matrix(digits[0])
+    with_lift, without = MetricCV().estimate(rows), MetricCV(require="linear").estimate(rows)
+    assert with_lift.work > without.work
+    wide = sp.random(50, 4001, 0.01, format="csr", random_state=0)
+    assert MetricCV().estimate(wide) == MetricCV(require="linear").estimate(wide)

@@ -20,6 +20,7 @@ from dualmetric import (
     mean_average_precision,
     ridge,
 )
+from dualmetric.estimators.base import generator
 from dualmetric.lift import rbf_lift
 from makers import as_kind, make_classes, make_clusters, make_sparse, make_wide
 
@@ -341,6 +342,23 @@ def test_rows_without_a_label_are_left_out():
     expected = RidgeMetric().fit(X[known], y[known])
     assert_allclose(model.transform(X), expected.transform(X), atol=1e-12)
     assert_array_equal(model.classes_, np.unique(y))
+
+
+def test_landmarks_need_no_labels():
+    X, y = make_data()
+    known = np.arange(60) % 3 > 0
+    model = RidgeMetric(lift="rbf", random_state=0)
+    model.fit(X, Labels(np.where(known, y, -1), unknown=-1))
+    assert len(model.metric_.lift.landmarks) == 60
+    lift, nystroem = rbf_lift(X, generator(0))
+    features = lift.apply(X, nystroem)
+    expected = RidgeMetric().fit(features[known], y[known])
+    pairs = np.arange(30), np.arange(30, 60)
+    assert_allclose(
+        model.metric_.distance(*(X[rows] for rows in pairs)),
+        expected.metric_.distance(*(features[rows] for rows in pairs)),
+        atol=1e-6,
+    )
 
 
 def test_classes_of_one_row_and_of_any_type():

@@ -152,7 +152,7 @@ class Metric:
         name = "Cosine metric" if "cosine" in (self.kind, self.first.kind) else "Metric"
         first = "" if self.idf is None else ", weighted by tf-idf"
         if self.lift is not None:
-            first = f", lifted by {len(self.lift.landmarks):,} landmarks"
+            first += f", lifted by {len(self.lift.landmarks):,} landmarks"
         if (blocks := self.first.blocks) is not None:
             scaled = ", with scaled columns"
             first += scaled if blocks.are_columns else f", in {len(blocks.weights):,} blocks"

@@ -94,7 +94,9 @@ class Field:
             distances = [name for name in distances if name != "cosine"] or distances
         for distance in distances:
             train, test = mapped
-            if distance == "cosine":  # dense rows are centred by the mean of training rows
+            # a metric with one direction has the Euclidean distance, whatever is asked for
+            if distance == "cosine" and (plain or test.shape[1] > 1):
+                # dense rows are centred by the mean of training rows
                 centre = ops.centre_of(mapped[0])
                 judged = mapped if self.split.judges_train else mapped[1:]
                 *first, test = (ops.unit_rows(ops.minus_centre(part, centre)) for part in judged)
@@ -175,10 +177,15 @@ def fixed_options(search: Any, n_rows: int) -> dict[str, Any]:
     return {name: getattr(search, name) for name in names} | {"n_triplets": n_triplets}
 
 
+def is_too_wide(X: Any) -> bool:
+    """Whether rows are sparse, and have too many features for a lift."""
+    return hasattr(X, "nnz") and X.shape[1] > SPARSE_FEATURES
+
+
 def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
     if "dual" not in families and "ridge" not in families:
         return []
-    too_wide = not ops.is_dense(X) and X.shape[1] > SPARSE_FEATURES
+    too_wide = is_too_wide(X)
     if "lifted" in families and search.require is None and not too_wide:
         return list(search.lifts)
     if not any(lift is None for lift in search.lifts):
@@ -210,7 +217,8 @@ def _shrinkages(field: Field) -> tuple[Sequence[float], int | None]:
     if field.search.shrinkages is not None:
         return field.search.shrinkages, None
     n, d = field.train.shape
-    return _WIDE_SHRINKAGES if d > DENSE_LIMIT and n >= SPAN_LIMIT else _SHRINKAGES
+    values, start = _WIDE_SHRINKAGES if d > DENSE_LIMIT and n >= SPAN_LIMIT else _SHRINKAGES
+    return values, start if field.race.is_open else None  # then `wants` says which are left
 
 
 def _walk(
@@ -313,7 +321,9 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
                 mapped = [metric.embedding(part) for part in parts]
                 mapped = [part.positive if part.negative is None else part for part in mapped]
                 spent = perf_counter() - begin
-                field.race.enter(method.__name__, one, (mapped[0], mapped[-1]), spent)
+                # for new classes, the default is chosen unless another one is better
+                stays = field.race.evidence == "default" and reg == stages.PRIOR_REG
+                field.race.enter(method.__name__, one, (mapped[0], mapped[-1]), spent, stays)
                 begin = perf_counter()
         yield method.__name__
 
@@ -408,18 +418,20 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
     labels = field.split.train
     assert isinstance(labels, Labels)
     known = labels.known_rows()
-    codes = labels.y[known]
+    classes, codes = np.unique(labels.y[known], return_inverse=True)
     rows = train if len(known) == train.shape[0] else ops.take_rows(train, known)
-    n_classes = len(np.unique(codes))
+    n_classes = len(classes)
     rank = min(n_classes - 1, field.search.max_components or n_classes)
     unit = ridge.mean_eigenvalue(rows)
     values, start = ridge.PENALTIES.tolist(), None
-    if ridge.can_decompose(rows):
+    by_products = not ridge.can_decompose(rows)
+    if by_products:
+        problem = ridge.Products(rows, codes, n_classes)
+        if field.race.is_open:
+            start = int(np.searchsorted(values, 0.3))  # each takes many products
+    else:
         found = ridge.decompose(rows)
         aims = ridge.targets(found, codes)
-    else:
-        problem = ridge.Products(rows, codes, n_classes)
-        start = int(np.searchsorted(values, 0.3))  # each takes many products
     near: Matrix | None = None  # the last solution, close to the next
 
     def scored(alpha: float | None) -> float:
@@ -430,11 +442,11 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
         if alpha is None:  # as `RidgeMetric` chooses it
             errors = ridge.loo_errors(found, aims, unit * ridge.PENALTIES)
             alpha = values[np.argmin(errors.mean(axis=1))]
-        if start is None:
-            B = ridge.coefficients(found, aims, unit * alpha)
-        else:
+        if by_products:
             B, _ = problem.solve(unit * alpha, RidgeMetric().tol, near)
             near = B
+        else:
+            B = ridge.coefficients(found, aims, unit * alpha)
         if rank == 1 or rank < n_classes - 1:  # of two classes, B has two opposite columns
             B = ridge.as_factor(B, rank)
         mapped = (

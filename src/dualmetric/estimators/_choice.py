@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from .._types import Array
 from ..intervals import best_of_gains, bootstrap_interval
@@ -24,7 +25,6 @@ _MOST_LOST, _MOST_ERRORS = 0.02, 3.0
 # deviation before it is scored. On six sets with 5 and 10 labels per class it was 1 to 25 points.
 _RIDGE_GAIN = 0.05
 _ONE_SIDED = 0.9  # of an interval whose lower end alone holds with 95 % confidence
-_CLEAR_ERRORS = 2.0  # chosen on five sets: with 1, one of them loses half a point
 _FEWEST_QUERIES = 20  # that the default ridge is judged by
 _FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the simplest first
 
@@ -50,7 +50,7 @@ def choose(
       queries can rarely show more, and a prior makes large losses unlikely.
     - "default", for new classes: classes are few, and the best of many candidates on them is mostly
       chosen by chance. So the default metric with a prior is taken, unless another one, or the
-      plain distance, is better by two standard errors.
+      plain distance, is significantly better over classes.
     """
     candidates, scores = race.candidates, race.scores()
     means = estimated_means(scores)
@@ -59,7 +59,8 @@ def choose(
     most = np.inf if max_components is None else max_components
     narrow = most < n_features  # then the plain distance is not allowed, however good it is
     in_time = ~plain & np.array([np.max(one.fit_times) <= most_seconds for one in candidates])
-    allowed = in_time & np.array([narrow or not one.dropped for one in candidates])
+    left = [not one.barred and (narrow or not one.dropped) for one in candidates]
+    allowed = in_time & np.array(left)
     is_default = np.array([is_default_ridge(one.method, one.params) for one in candidates])
     ridge = None if narrow else _default_ridge(race, allowed & is_default, scores, best_plain)
     allowed &= ~is_default
@@ -80,9 +81,12 @@ def choose(
     usual = None if narrow or race.evidence != "default" else _usual(candidates, in_time)
     if usual is not None:
         place = _clearly_better(scores, np.flatnonzero(allowed | plain), usual)
-        expected = float(means[place])
-        compared = usual if plain[place] else place
-        gain = best_of_gains(scores[[compared]], scores[best_plain], mutual=race.mutual)[1:]
+        replaced = place != usual and not plain[place]
+        compared = np.flatnonzero(allowed) if replaced else [usual]
+        mean, *ends = best_of_gains(scores[compared], scores[best_plain], mutual=race.mutual)
+        gain = ends[0], ends[1]
+        # only a metric that replaced the default was chosen by these queries
+        expected = expected + mean if replaced else float(means[place])
     elif better:
         allowed &= np.array([_family(one) in better for one in candidates])
         best = int(np.argmax(np.where(allowed, means, -np.inf)))
@@ -180,9 +184,15 @@ def _usual(candidates: list[Candidate], in_time: Array) -> int | None:
 
 
 def _clearly_better(scores: Array, places: Array, usual: int) -> int:
-    """The best of those that are better than the usual one by two standard errors, or that one."""
-    mean, error = paired(scores[places] - scores[usual])
-    gain = np.where(mean > _CLEAR_ERRORS * error, mean, 0.0)
+    """The best of those that are significantly better than the usual one, or that one.
+
+    Student's t test of one side with 97.5 % confidence; a single query shows nothing.
+    """
+    gaps = scores[places] - scores[usual]
+    mean, error = paired(gaps)
+    n = np.count_nonzero(~np.isnan(gaps), axis=1)
+    limit = np.where(n > 1, stdtrit(np.maximum(n - 1, 1), 0.975) * error, np.inf)
+    gain = np.where(mean > limit, mean, 0.0)
     return int(places[np.argmax(gain)]) if gain.any() else usual
 
 
@@ -218,21 +228,24 @@ def _against_plain(guard: Race) -> tuple[Array, Array]:
 
 
 def still_worse(guard: Race) -> set[str]:
-    """Keys of entrants that are clearly worse than the plain distance, or had no time."""
+    """Keys of those that are clearly worse than the plain distance."""
     mean, error = _against_plain(guard)
-    fine = (mean >= -_MOST_LOST) & (mean + _MOST_ERRORS * error >= 0.0)
-    fine[:2] = True
-    known = {one.key for one, ok in zip(guard.candidates, fine, strict=True) if ok}
-    return {one.key for one in guard.entrants or ()} - known
+    worse = (mean < -_MOST_LOST) | (mean + _MOST_ERRORS * error < 0.0)
+    worse[:2] = False
+    return {one.key for one, is_worse in zip(guard.candidates, worse, strict=True) if is_worse}
 
 
-def on_guard(guard: Race, kept: Candidate) -> tuple[float, float]:
-    """Scores of the choice and of the better plain distance on the splits of the guard."""
-    means = dict(
-        zip((one.key for one in guard.candidates), estimated_means(guard.scores()), strict=True)
-    )
-    plain = max(means[one.key] for one in guard.candidates[:2])
-    return float(means[kept.key]), float(plain)
+def on_guard(guard: Race, kept: Candidate) -> tuple[float, float] | None:
+    """Scores of the choice and of the better plain distance on the splits of the guard.
+
+    None if the choice was not scored there.
+    """
+    keys = [one.key for one in guard.candidates]
+    if kept.key not in keys:
+        return None
+    scores = guard.scores()
+    means = estimated_means(scores)
+    return float(means[keys.index(kept.key)]), float(means[better_plain(scores)])
 
 
 def _simplest(race: Race, scores: Array, means: Array, allowed: Array, best: int) -> int:
@@ -243,7 +256,8 @@ def _simplest(race: Race, scores: Array, means: Array, allowed: Array, best: int
         tables = [race.also("map"), race.also("knn")]
     near = allowed.copy()
     for table in tables:
-        leader = np.argmax(np.where(allowed, np.nan_to_num(known_mean(table)), -np.inf))
+        scored = allowed & ~np.isnan(table).all(axis=1)
+        leader = np.argmax(np.where(scored, estimated_means(table), -np.inf))
         mean, error = paired(table - table[leader])
         near &= mean + error >= 0.0
     near[best] |= not near.any()

@@ -72,6 +72,11 @@ class Race:
         """How many queries were scored, each counted once."""
         return len(np.unique(np.concatenate(self._queries)))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any candidate may still enter: later splits only score those that have."""
+        return self.entrants is None and len(self._queries) == 1
+
     def start(self, split: Split) -> None:
         """Continue with another split."""
         self._split, self.mutual, self.evidence = split, split.mutual, split.evidence
@@ -114,8 +119,10 @@ class Race:
         scores, finished = self._scores(*mapped, stays)
         number = len(self._queries) - 1
         candidate.parts[number] = scores
-        if finished and not stays and self.entrants is None and self._leader is not None:
-            finished = not is_behind(scores - self._leader)
+        # rows of one class say the same about new classes, so that `finish` compares classes
+        rows_differ = self._split.evidence != "default"
+        if finished and not stays and rows_differ and self.entrants is None:
+            finished = self._leader is None or not is_behind(scores - self._leader)
         candidate.dropped = not finished
         candidate.fit_times.append(fit_time)
         for name, judge in (self._split.also or {}).items() if finished else ():
@@ -147,24 +154,30 @@ class Race:
         return scores, True
 
     def finish(self) -> None:
-        """Drop those that are clearly behind on all splits so far."""
+        """Drop those that are clearly behind the best one that may be chosen, on all splits."""
         scores = self.scores()
-        means = estimated_means(scores)
+        barred = np.array([one.barred for one in self.candidates])
+        means = np.where(barred, -np.inf, estimated_means(scores))
         for candidate, gap in zip(self.candidates, scores - scores[np.argmax(means)], strict=True):
             candidate.dropped |= not candidate.stays and is_behind(gap)
 
     def with_fit_of(self, chosen: Candidate) -> list[Candidate]:
-        """The plain distances, and all candidates with the same fit as the given one."""
+        """The plain distances, the given one, and those left that have the same fit."""
         fit = chosen.method, chosen.fit_params()
-        return self.candidates[:2] + [
-            one for one in self.candidates[2:] if (one.method, one.fit_params()) == fit
+        return [
+            Candidate(one.key, one.method, one.params)
+            for place, one in enumerate(self.candidates)
+            if place < 2
+            or one is chosen
+            or (not one.dropped and (one.method, one.fit_params()) == fit)
         ]
 
     def bar(self, keys: set[str]) -> None:
-        """Bar candidates; those that dropped out because they were behind them are back."""
+        """Bar candidates; those that dropped out because they were behind them alone are back."""
         for one in self.candidates:
             one.barred |= one.key in keys
             one.dropped = one.barred
+        self.finish()
 
     def scores(self) -> Array:
         """One row per candidate, one column per query.

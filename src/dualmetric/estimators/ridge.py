@@ -131,7 +131,9 @@ class RidgeMetric(LearnedMetricEstimator):
             )
         rows = training.X if len(known) == training.X.shape[0] else ops.take_rows(training.X, known)
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
-        lifted = lift_rows(rows, self, rng)
+        lifted = lift_rows(training.X, self, rng)  # landmarks need no labels
+        if len(known) < training.X.shape[0]:
+            lifted = lifted._replace(X=ops.take_rows(lifted.X, known))
         _check_memory(lifted.X, len(classes))
         mean = ridge.mean_eigenvalue(lifted.X)
         unit = mean if self.scale else 1.0

@@ -34,6 +34,7 @@ from ._candidates import (
     Field,
     families_of,
     fixed_options,
+    is_too_wide,
     n_groups,
     predicts_classes,
     run_candidates,
@@ -79,9 +80,10 @@ class MetricCV(LearnedMetricEstimator):
     The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features), `RidgeMetric` and
     `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
     is scored on training rows that it was not learned from. Metrics with a prior are also tried,
-    for every kind of supervision except labels of known classes: `DuOri` with ``prior="identity"``
-    or ``"whitening"`` up to 1,000 features, `DuRP` above, with several λ. If shrinkages, ranks,
-    powers, samplers or regs are given, `RidgeMetric`, which has none of these options, is left out.
+    for every kind of supervision except labels of known classes: ``prior="identity"`` or
+    ``"whitening"``, with several λ, of `DuOri` up to 1,000 features (100 for labels) and of `DuRP`
+    above. If shrinkages, ranks, powers, samplers or regs are given, `RidgeMetric`, which has none
+    of these options, is left out.
 
     Candidates race: each is scored on some held-out queries first, and drops out if it is clearly
     behind the best so far. Work that candidates share is done once. Shrinkages are tried from the
@@ -98,10 +100,10 @@ class MetricCV(LearnedMetricEstimator):
       seems to lose.
     - For positives and relevance, metrics with a prior, which makes large losses unlikely, are
       tested on their own (one-sided, with 95 % confidence), not together with all others.
-    - With ``cv="classes"`` only metrics with a prior and `Whitening` are tried, unless
-      ``max_components`` is given. `DuRP` with ``prior="whitening"`` (``"identity"`` above 1,000
-      features) and λ = 0.01 is taken, unless another metric or the plain distance is better by two
-      standard errors.
+    - With ``cv="classes"`` and up to 4,000 features, only metrics with a prior and `Whitening` are
+      tried, unless ``max_components`` is given. The default, ``prior="whitening"``
+      (``"identity"`` above 1,000 features) with λ = 0.01, is taken, unless another metric or the
+      plain distance is significantly better over the held-out classes.
 
     {sections}
     best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
@@ -235,8 +237,8 @@ class MetricCV(LearnedMetricEstimator):
     n_triplets: int = option(
         "int",
         default=100_000,
-        help="How many triplets to sample from labels: at most this many, and at most "
-        f"{TRIPLETS_PER_ROW} for each row.",
+        help="How many triplets to sample from labels: at most this many, and, for candidates "
+        f"without a prior, at most {TRIPLETS_PER_ROW} for each row.",
         low=1,
     )
     max_epochs: int = option(
@@ -319,7 +321,9 @@ class MetricCV(LearnedMetricEstimator):
                 + " or ".join(map(repr, supervision.scorings))
             )
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
-        n_classes = len(np.unique(supervision.y)) if isinstance(supervision, Labels) else None
+        n_classes = None
+        if isinstance(supervision, Labels):
+            n_classes = len(np.unique(supervision.y[supervision.known_rows()]))
         search = self._with_lists()
         families = families_of(search, supervision, rows.shape[1])
         self._check_requirements(supervision, families, rows.shape[1])
@@ -368,6 +372,9 @@ class MetricCV(LearnedMetricEstimator):
                 # no doubt is left whether a learned metric is better, or no time
                 shown = race.n_queries >= _ENOUGH and (low > 0.0 or high < 0.0)
                 settled = race.out_of_time or (self.cv is None and shown)
+        if self.time_limit is not None:  # half of what is left before the refit
+            deadline += 0.5 * (1.0 - _RACE_SHARE) * self.time_limit
+        narrow = self.max_components is not None and self.max_components < rows.shape[1]
         guard = Race(deadline)
         while guards:  # until the choice is not worse than the plain distance there
             guard = Race(deadline, race.with_fit_of(choice["kept"]))
@@ -375,15 +382,21 @@ class MetricCV(LearnedMetricEstimator):
                 run(guard, split)
                 drop_worse(guard)
             worse = still_worse(guard)
-            if choice["kept"].key not in worse:
+            if choice["kept"].key not in worse or narrow:  # then nothing else can be returned
                 break
             race.bar(worse)
             choice = chosen()
         late = race.out_of_time
         if learned := race.candidates[2:]:  # those that are in the race would take too long to fit
-            late = not all(one.dropped for one in learned)
-        late |= guard.out_of_time
+            late = not all(one.dropped or one.stays for one in learned)
+        late &= self.time_limit is not None
         choice["out_of_time_"] = bool(late and np.isnan(choice["gain_interval_"][0]))
+        if guard.out_of_time:
+            warn(
+                f"time_limit={self.time_limit:g} left no time to compare the choice with the plain "
+                "distance on documents that nobody judged: increase time_limit, or set "
+                "cv='queries' to leave that out"
+            )
         if choice["out_of_time_"]:
             warn(
                 f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
@@ -553,7 +566,7 @@ class MetricCV(LearnedMetricEstimator):
         """
         # about how many are tried of the default
         shrinkages = (0.1,) * 4 if self.shrinkages is None else self.shrinkages
-        lifted = None if hasattr(X, "nnz") or self.require is not None else "rbf"
+        lifted = None if is_too_wide(X) or self.require is not None else "rbf"
         fixed = fixed_options(self, X.shape[0])
         each = [
             estimate_dual(DuRP(lift=lift, shrinkage=min(shrinkages), **fixed), X, y)

@@ -381,11 +381,14 @@ def _trial_rows(metric: Metric) -> Array:
     rng = np.random.default_rng(0)
     shape = (4, metric.n_features)
     first = metric.first
-    if first.lift is not None:  # far from all landmarks, kernel values are zero
+    rows: Array
+    if first.idf is not None:
+        rows = rng.poisson(1.0, shape)
+    elif first.lift is not None:  # far from all landmarks, kernel values are zero
         pairs = rng.integers(len(first.lift.landmarks), size=(2, 4))
         rows = first.lift.landmarks[pairs].mean(axis=0)
     else:
-        rows = rng.standard_normal(shape) if first.idf is None else rng.poisson(1.0, shape)
+        rows = rng.standard_normal(shape)
     rows[-1] = 0
     return rows.astype(np.float32)
 

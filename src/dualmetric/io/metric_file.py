@@ -27,7 +27,7 @@ from .atomic import write_atomically
 
 _T = TypeVar("_T")
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 MOST_FEATURES = 2**31 - 1
 _KEY = "dualmetric"
 _CHECKSUM = re.compile(r', "checksum": "([0-9a-f]{64})"\}\Z')  # the last field
@@ -44,6 +44,7 @@ _TENSORS[5] = _STEP | {f"before.{name}" for name in _STEP}
 _MATCH = {"table", "distances", "same", "entities"}  # tensors of a matcher, if there is one
 _TENSORS[6] = _TENSORS[5] | {f"match.{name}" for name in _MATCH}
 _TENSORS[7] = _TENSORS[6]  # the same tensors; blocks of one column each scale columns
+_TENSORS[8] = _TENSORS[6]  # the same tensors; a lift after tf-idf
 Matching = tuple[dict[str, Any], dict[str, Array]]  # description and arrays of a matcher
 _LONGEST_HEADER = 100_000_000  # bytes: the limit of safetensors itself
 _FREE_HEADER = 32_000_000  # bytes; a longer one may be this much longer than the numbers
@@ -83,6 +84,8 @@ def save(path: str | os.PathLike[str], metric: Any, matching: Matching | None = 
     if first.blocks is not None and first.blocks.are_columns:
         # older readers scale them to length one for the cosine, and refuse them with a lift
         version = 7 if first.kind == "cosine" or first.lift is not None else version
+    if first.idf is not None and first.lift is not None:
+        version = 8  # older readers refuse it as damaged
     text = json.dumps({"version": version, **_without_nan(header)}, allow_nan=False)
     text = with_checksum(text, tensors)
     content = as_bytes(tensors, {_KEY: text})
