@@ -112,6 +112,15 @@ def pair_scores(metric: Metric, X: Any, index: np.ndarray, same: np.ndarray) -> 
     return {"ap": average_precision_score(same, close), "auc": roc_auc_score(same, close)}
 
 
+def plain_pairs(X: Any, index: np.ndarray, same: np.ndarray) -> dict[str, Any]:
+    """Scores of the plain distances; sparse rows are not centred."""
+    names = {"plain": "euclidean", "plain, cosine": "cosine"}
+    return {
+        name: pair_scores(Euclidean(distance=distance).fit(X).metric_, X, index, same)
+        for name, distance in names.items()
+    }
+
+
 def logistic(data: dict[str, Any], scaled: bool) -> dict[str, Any]:
     """Logistic regression on |a − b| and a·b of each feature; C by the validation pairs."""
     from sklearn.linear_model import LogisticRegression
@@ -167,7 +176,7 @@ def pairs(seeds: int) -> dict[str, Any]:
         data = pairs_of(name)
         X, test = data["X"], (data["test_pairs"], data["test_same"] > 0)
         known = Pairs(data["train_pairs"], data["train_same"])
-        result = {"plain": pair_scores(Euclidean().fit(X).metric_, X, *test)}
+        result = plain_pairs(X, *test)
         result["logistic"] = logistic(data, scaled=False)
         result["logistic, standardised"] = logistic(data, scaled=True)
         searches = {"MetricCV": {}}
@@ -276,7 +285,9 @@ def retrieval(seeds: int) -> dict[str, Any]:
         Q, D = data["Q"], data["D"]
         counts = {part: len(np.unique(rows[:, 0])) for part, rows in parts_of_test(data).items()}
         plain = vector_scores(data, Q, D)
+        centred = Euclidean(distance="cosine").fit(D).metric_
         result: dict[str, Any] = {"queries": counts, "plain": plain}
+        result["plain, centred cosine"] = search_scores(data, centred, Q, D)
         for label, cv in (("default", None), ('cv="queries"', "queries")):
             result[label] = []
             for seed in range(seeds):
@@ -396,7 +407,7 @@ def wide(seeds: int) -> dict[str, Any]:
         test = data["test_pairs"], data["test_same"] > 0
         known = Pairs(data["train_pairs"], data["train_same"])
         result: dict[str, Any] = {"features": X.shape[1]}
-        result["plain"] = pair_scores(Euclidean().fit(X).metric_, X, *test)
+        result |= plain_pairs(X, *test)
         result["MetricCV"] = []
         for seed in range(seeds):
             search = MetricCV(random_state=seed)

@@ -193,11 +193,15 @@ class Store:
         self._found[cell] = result
         self._origin[cell] = fingerprint(), commit()
 
-    def origins(self) -> dict[str, Counter[str]]:
-        """Return how many results there are by fingerprint of the code, and then by commit."""
+    def origins(self, dataset: str | None = None) -> dict[str, Counter[str]]:
+        """Return how many results there are by fingerprint of the code, and then by commit.
+
+        All of them, or those of a data set.
+        """
         found: dict[str, Counter[str]] = {}
-        for code, made_by in sorted(self._origin.values()):
-            found.setdefault(code, Counter())[made_by] += 1
+        for cell, (code, made_by) in sorted(self._origin.items(), key=lambda item: item[1]):
+            if dataset in (None, cell.dataset):
+                found.setdefault(code, Counter())[made_by] += 1
         return found
 
     def refuse_other_code(self) -> None:
