@@ -40,16 +40,18 @@ FITS = (
     "ridge.py",
     "scatter.py",
 )
-CHOOSING = (*FITS, "estimators", "evaluation", "intervals.py", "measures.py", "supervision")
+LABELS = (*FITS, "estimators", "intervals.py")  # a choice of settings by labels
+CHOOSING = (*LABELS, "evaluation", "measures.py", "supervision")  # by any supervision
 MEASURED: dict[str, tuple[str, ...]] = {
-    "chooser": CHOOSING,
+    "chooser": LABELS,
     "dask": (*FITS, "_rows"),
-    "device": CHOOSING,
+    "device": LABELS,
     "supervision": CHOOSING,
+    "supervision few_labels": LABELS,
     "supervision metric_learn": (),  # peers alone
     "supervision torch_adapter": (),
     "matching": (*CHOOSING, "matching"),
-    "peers": CHOOSING,
+    "peers": LABELS,
     "scaling": (*FITS, "_rows"),
     "teaching": (
         *FITS,

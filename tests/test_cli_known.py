@@ -228,12 +228,23 @@ class TestPairs:
         found = as_json("fit", "x.npy", "--pairs", "p.csv", "--method", method)
         assert found["scores"]["learned"]["average_precision"] > 0
 
+    def test_true_and_false(self, pairs):
+        _, index, same = pairs
+        truth = (same > 0).tolist()
+        lines = [f"{a},{b},{s}" for (a, b), s in zip(index.tolist(), truth, strict=True)]
+        Path("t.csv").write_text("a,b,same\n" + "\n".join(lines), encoding="utf-8")
+        found, expected = (
+            as_json("fit", "x.npy", "--pairs", name, "--method", "duori")
+            for name in ("t.csv", "p.csv")
+        )
+        assert found["scores"] == expected["scores"]
+
     @pytest.mark.parametrize(
         ("text", "said"),
         [
             ("0,1,1\n0,900,1\n", "line 2 ([0, 900]) names a row that DATA does not have"),
             ("a,b,same\n\n0,-1,1\n", "line 3 ([0, -1]) names a row that DATA does not have"),
-            ("0,1,1\n4,4,0\n", "line 2 ([4, 4]) is a pair of a row with itself"),
+            ("0,1,1\n4,4,0\n", "line 2 ([4, 4]) pairs a row with itself"),
             (
                 "0,1,1\n0,2\n",
                 "line 2 must be 2 row numbers, and 1 (the same) or 0 (not), separated by",
@@ -376,7 +387,8 @@ class TestJudged:
         documents = search[0]
         clicks = np.array([[i, (i + 7) % 90] for i in range(40)])
         np.save("c.npy", clicks)
-        run("fit", "x.npy", "--positives", "c.npy", "--prior", "identity", "--holdout", 0)
+        done = run("fit", "x.npy", "--positives", "c.npy", "--prior", "identity", "--holdout", 0)
+        assert "queries are rows of the data" in done.stderr
         same_factor(DuRP(prior="identity", random_state=0).fit(documents, Positives(clicks)))
         found = as_json("evaluate", "metric.safetensors", "x.npy", "--positives", "c.npy")
         expected = query_scores(documents, Positives(clicks))

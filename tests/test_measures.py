@@ -97,6 +97,45 @@ def all_pairs(n_rows, n_documents, rng):
     return rng.permutation(index)
 
 
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=40).filter(
+        lambda pairs: any(same for _, same in pairs)
+    )
+)
+def test_values_of_pairs_are_derivatives_of_the_average_precision(pairs):
+    distance, same = np.array(pairs, dtype=float).T
+    same, n = same > 0, len(pairs)
+    found, n_same = measures.pair_values(distance, same), np.count_nonzero(same)
+
+    def average_precision(weight):
+        return measures.average_precision_of(measures.errors(distance, same, weight))
+
+    step = 1e-5
+    change = average_precision(1 + step * np.eye(n)) - average_precision(1 - step * np.eye(n))
+    change *= n_same / (2 * step)
+    mean = average_precision_score(same, -distance)
+    np.testing.assert_allclose(found.mean(), mean, rtol=1e-12)
+    dealt = np.random.default_rng(0).permutation(n - n_same) % n_same
+    expected = mean + change[same] + np.bincount(dealt, change[~same], n_same)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_values_of_pairs_vary_as_the_average_precision_does(rng):
+    """Over draws of pairs, with one pair in eight the same."""
+
+    def drawn():
+        same = rng.random(400) < 0.125
+        return rng.normal(np.where(same, 0.0, 1.5), 1.0), same
+
+    draws = [drawn() for _ in range(300)]
+    scores = [average_precision_score(same, -distance) for distance, same in draws]
+    error = np.mean([measures.pair_values(*one).std(ddof=1) / one[1].sum() ** 0.5 for one in draws])
+    assert error == pytest.approx(np.std(scores), rel=0.15)
+    # precisions alone vary far less
+    alone = [measures.pair_precisions(*one) for one in draws]
+    assert np.mean([one.std(ddof=1) / len(one) ** 0.5 for one in alone]) < 0.7 * np.std(scores)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "torch"])
 def test_ranks_with_ties_are_those_of_a_stable_sort(rng, dtype, kind):

@@ -159,7 +159,7 @@ class TestCheck:
             (
                 [[0, 1], [2, 2]],
                 None,
-                r"pairs\[1\] = \[2, 2\] is a pair of a row with itself.*leave",
+                r"pairs\[1\] = \[2, 2\] pairs a row with itself.*leave",
             ),
             ([[0, 1, 2]], None, r"pairs must be an \(N, 2\) array of row numbers \(a, b\)"),
             ([[0.0, 1.0]], None, "pairs must hold integers, the row numbers of X; got float64"),
@@ -374,7 +374,7 @@ class TestScore:
         P, N = rng.normal(size=(30, 4)), 0.4 * rng.normal(size=(30, 2))
         index, same = random_pairs(rng.integers(3, size=30), 100, rng)
         pairs = Pairs(index, same).check(30)
-        found = pairs.precisions(Embedded(P, N)).mean()
+        found = pairs.values(Embedded(P, N)).mean()
         expected = average_precision_score(same, sq(N, index) - sq(P, index))
         np.testing.assert_allclose(found, expected)
 

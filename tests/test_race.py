@@ -670,7 +670,7 @@ def test_no_time_for_new_documents_keeps_the_choice(monkeypatch):
             self.deadline = -np.inf
 
     monkeypatch.setattr(Race, "start", start)
-    with pytest.warns(UserWarning, match="left no time to compare the choice with the plain"):
+    with pytest.warns(UserWarning, match="left too little time to compare the choice with"):
         late = MetricCV(time_limit=1e6, **FAST).fit(documents, known)
     assert late.best_params_ == usual.best_params_
     assert late.new_documents_ is None

@@ -78,8 +78,8 @@ def as_blocks(blocks: Any, n_features: int, lift: Lift | None) -> Blocks:
         raise ValueError(f"blocks must be a dualmetric.blocks.Blocks or None; got {brief(blocks)}")
     if lift is not None and not blocks.are_columns:
         raise ValueError(
-            "blocks give weights to features, but a lift takes rows as they are: use only one of "
-            "them"
+            "blocks can be combined with a lift only if each feature is a block of its own: leave "
+            "out blocks or lift"
         )
     of, weights = np.asarray(blocks.of), as_floats(blocks.weights, "blocks")
     fits = weights.ndim == 1 and weights.size and (weights >= 0).all()

@@ -174,9 +174,9 @@ def max_rows_option() -> Any:
     return option(
         "int",
         default=50_000,
-        help="At most this many rows are learned from, chosen at random and evenly over all rows; "
-        "a few more if classes are rare, and always the rows of given triplets or comparisons. "
-        "None learns from all rows.",
+        help="At most this many rows are learned from, chosen at random and evenly over all rows. "
+        "Rows that y names, as triplets, pairs or judgements do, are always used, and a few more "
+        "of rare classes. None learns from all rows.",
         low=2,
         optional=True,
         flag="Learn from at most this many rows (default 50,000); none means all.",

@@ -98,6 +98,32 @@ def pair_precisions(distance: Array, same: Array) -> Array:
     return np.searchsorted(close, close, "right") / np.searchsorted(ordered, close, "right")
 
 
+def pair_values(distance: Array, same: Array) -> Array:
+    """For each pair that is the same: a value, such that these vary as the average precision does.
+
+    Their mean is the average precision. The precisions above depend on each other and on the
+    different pairs, so their spread says too little about chance. The derivatives of the average
+    precision by the weights of the pairs do not (infinitesimal jackknife). With T_i same pairs
+    among N_i pairs up to the distance of pair i, and S same pairs in all, S·∂AP/∂w_j is
+    P_j − AP + Σ_i (N_i − T_i)/N_i² for a same pair, and −Σ_i T_i/N_i² for a different one; the sums
+    are over same pairs i that are as far as j or farther. The different pairs are dealt out at
+    random, so that each value has the effect of one same pair and of its share of different ones.
+    """
+    ordered, close = np.sort(distance), np.sort(distance[same])
+    accepted = np.searchsorted(ordered, close, "right").astype(np.float64)
+    hits = np.searchsorted(close, close, "right")
+
+    def from_here(terms: Array, at: Array) -> Array:
+        sums = np.append(np.cumsum(terms[::-1])[::-1], 0.0)
+        return sums[np.searchsorted(close, at, "left")]
+
+    values = (hits / accepted)[np.searchsorted(close, distance[same], "left")]
+    values += from_here((accepted - hits) / accepted**2, distance[same])
+    others = -from_here(hits / accepted**2, distance[~same])
+    dealt = np.random.default_rng(0).permutation(len(others)) % len(close)
+    return values + np.bincount(dealt, others, len(close))
+
+
 class Errors(NamedTuple):
     """Pairs that are accepted as the same at each distance, and their weights."""
 

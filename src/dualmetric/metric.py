@@ -82,7 +82,7 @@ class Metric:
         Weights of the features in tf-idf, as `tfidf.fit_idf` gives them; None leaves rows as
         they are.
     lift : dualmetric.lift.Lift, optional
-        Landmarks and the width of the kernel.
+        Landmarks z and γ of the kernel exp(−γ‖x − z‖²).
     outside : float, default=0.0
         ω. Above 0, the columns of ``factor`` must be orthogonal, and there is no lift.
     before : Metric, optional
@@ -676,7 +676,7 @@ class Metric:
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows in the original features.
         texts : sequence of str, optional
-            What is shown of each row; its largest features if None.
+            The text to show for each row; if None, its largest features are shown.
         **options
             ``judgements`` and ``out``, files for the judgements and the metric; ``images``, a
             folder, or ``image_shape`` in place of texts; ``port``.

@@ -59,8 +59,8 @@ class DualOptions:
     reg: float | None = option(
         "float",
         default=None,
-        help="λ, the weight of ‖M − M₀‖². None stands for 1/N with N comparisons, as in the paper, "
-        "and for 0.01 with a prior.",
+        help="λ, the weight of ‖M − M₀‖², where M₀ is the prior, or zero without one. None uses "
+        "1/N for N comparisons, as in the paper, and 0.01 with a prior.",
         low=0,
         above=True,
     )
@@ -68,7 +68,8 @@ class DualOptions:
         "float",
         default=1.0,
         help="Required difference between the squared distance of far rows and that of close rows. "
-        "1 is a sixteenth of the mean squared distance, and with a prior a third of it.",
+        "With ``scale=True``, 1 is a sixteenth of the mean squared distance; with a prior, it is a "
+        "third.",
         low=0,
         above=True,
     )
@@ -120,8 +121,9 @@ class DualOptions:
     )
     scale: bool = scale_option()
     random_state: Any = random_state_option(
-        "Seed of sampling, projection and the order of the comparisons. The same seed gives "
-        "exactly the same metric."
+        "Seed of sampling, projection and the order of the comparisons. On one machine, with the "
+        "same versions and number of threads, the same seed gives exactly the same metric (on a "
+        "GPU, up to the last digits)."
     )
     verbose: int = verbose_option(
         "Above 0, print the objectives and the gap after each epoch, and how many rows are used "

@@ -216,9 +216,9 @@ def computed(task: Any, held: Array | None = None) -> Any:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if "KilledWorker" in kinds:
             raise RuntimeError(
-                "workers of the Dask cluster died, one after another, at "
-                f"{_named(error, getattr(task, 'name', None), held)}: most often they run out of "
-                "memory. Give them more memory, or make partitions smaller, for example "
+                "several Dask workers died while computing "
+                f"{_named(error, getattr(task, 'name', None), held)}, probably because they ran "
+                "out of memory. Give them more memory, or make partitions smaller, for example "
                 "X = X.rechunk({0: 10_000}); nothing was changed"
             ) from error
         if kinds & {"CommClosedError", "CancelledError", "ClosedClientError"}:

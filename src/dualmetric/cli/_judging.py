@@ -85,6 +85,12 @@ def with_different(pairs: Any, n_rows: int) -> Any:
     return pairs._with_different(n_rows, np.random.default_rng(0))
 
 
+def note_rows_as_queries(known: Any) -> None:
+    """Say that queries are rows themselves, where judgements are given without queries."""
+    if not isinstance(known, Pairs) and known.queries is None:
+        note("no --queries are given, so queries are rows of the data, by their numbers")
+
+
 def note_random(known: Any) -> None:
     """Say that different pairs are random, where pairs are given and none is different."""
     if isinstance(known, Pairs) and known.same.all():

@@ -22,6 +22,7 @@ from ._data import check_same_features, column_of, is_search_folder, read_data, 
 from ._matching import read_ids
 from ._output import note
 
+_TRUTH = {"true": "1", "false": "0"}
 _NUMBER = re.compile(r"[-+]?\d+")
 _PLACE = re.compile(r"\b(?:triplets|comparisons|pairs|positives|grades?)\[(\d+)\]( = (\[[^]]*\]))?")
 _PLAIN_FILES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet")
@@ -269,6 +270,8 @@ def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
     for place, line in enumerate(rowfiles.read_lines(path), start=1):
         cells = [cell.strip() for cell in line.split(mark)]
         numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
+        if kind.make is Pairs:  # as a data frame writes them
+            more = [_TRUTH.get(cell.lower(), cell) for cell in more]
         if n_columns is None:
             by_name = {
                 flag for flag, cell in zip(flags, numbers, strict=False) if cell in numbers_of[flag]

@@ -120,6 +120,12 @@ def duplicates(
         "cluster_precision": _number(found.cluster_precision),
         "rows_with_k": found.n_full,
     }
+    if fitted.prevalence_ is None:
+        note(
+            "thresholds and probabilities hold for pairs drawn like the labelled ones, but all "
+            "pairs of rows were compared here, of which usually far fewer are the same: fit the "
+            "matcher with --prevalence, or check some of the pairs found"
+        )
     if linkage != "complete" and found.cluster_precision < 0.9 * found.pair_precision:
         note(
             "pairs within clusters are less often right than the pairs found, because chains of "

@@ -130,7 +130,10 @@ def fit(
         )
     estimator = build_estimator(method, options, seed)
     if (use := getattr(estimator, "require", None)) and options.get("lift") == "rbf":
-        raise ValueError(f"--for {use} and --lift rbf cannot be combined: give one of them")
+        raise ValueError(
+            f"--for {use} and --lift rbf cannot be combined, because a metric on kernel values is "
+            "not linear: give one of them"
+        )
     if use == "faiss" and tfidf:
         raise ValueError(
             "--for faiss and --tfidf cannot be combined, because FAISS cannot weight counts: leave "
@@ -157,6 +160,7 @@ def fit(
             default = 0.0 if method == "auto" else _judging.HELD_OUT
             part = default if holdout is None else holdout
             described = _judging.describe_known(known, rows, part, seed)
+            _judging.note_rows_as_queries(known)
             y, held_out = _judging.hold_out_known(known, rows.shape[0], part, seed)
             if held_out is None:
                 _judging.note_random(y)

@@ -47,7 +47,8 @@ def teach(
 ) -> None:
     """Teach a distance by clicking, on a page in your browser.
 
-    The page can be opened only on this computer.
+    The page can be opened only on this computer. Labels are not learned from: --labels only says
+    which column is not a feature.
     """
     from ._data import column_of, load_metric, read_data, read_lines, read_texts
     from ._output import check_output, make_console, note, writing

@@ -194,7 +194,7 @@ def _lifts(X: Matrix, search: Any, families: Sequence[str]) -> list[Any]:
             why = f"a lift is for sparse rows with {SPARSE_FEATURES:,} features at most"
         if search.require:
             why = f"require={search.require!r} allows no lift"
-        raise ValueError(f"{why}: leave lifts out, or put None among them")
+        raise ValueError(f"{why}: leave lifts out, or include None in it")
     return [None]
 
 

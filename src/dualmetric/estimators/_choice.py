@@ -68,8 +68,8 @@ def choose(
         allowed &= np.array([_width(one) <= most for one in candidates])
         if not allowed.any():
             raise ValueError(
-                f"no metric of at most max_components={max_components} directions was tried in "
-                "time: increase max_components or time_limit"
+                f"no metric with at most max_components={max_components} directions was tried "
+                "before the time limit: increase max_components or time_limit"
             )
     place, gain, expected = best_plain, (np.nan, np.nan), float(means[best_plain])
     gains = _gains(race, allowed, scores, best_plain)

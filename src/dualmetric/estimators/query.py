@@ -77,7 +77,7 @@ class QueryMetric(BaseEstimator):
 
     See Also
     --------
-    Metric.query_adapter : The same use of an existing index, for a metric.
+    Metric.query_adapter : Searches an existing index by a learned metric.
 
     Examples
     --------

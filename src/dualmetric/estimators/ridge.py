@@ -1,4 +1,4 @@
-"""The metric of ridge regression outputs, as an estimator."""
+"""RidgeMetric: the distance between the outputs of ridge regression."""
 
 from collections.abc import Callable
 from typing import Any

@@ -79,11 +79,10 @@ class MetricCV(LearnedMetricEstimator):
 
     The plain Euclidean and cosine distance, `Whitening` (up to 1,000 features), `RidgeMetric` and
     `DuRP` are tried with many settings, over the features and over kernel features (a lift). Each
-    is scored on training rows that it was not learned from. Metrics with a prior are also tried,
-    for every kind of supervision except labels of known classes: ``prior="identity"`` or
-    ``"whitening"``, with several λ, of `DuOri` up to 1,000 features (100 for labels) and of `DuRP`
-    above. If shrinkages, ranks, powers, samplers or regs are given, `RidgeMetric`, which has none
-    of these options, is left out.
+    is scored on training rows that it was not learned from. For every kind of supervision except
+    labels of known classes, metrics with ``prior="identity"`` or ``"whitening"`` and several λ are
+    also tried: `DuOri` up to 1,000 features (100 for labels), and `DuRP` above that. If
+    shrinkages, ranks, powers, samplers or regs are given, `RidgeMetric` is not tried.
 
     Candidates race: each is scored on some held-out queries first, and drops out if it is clearly
     behind the best so far. Work that candidates share is done once. Shrinkages are tried from the
@@ -393,9 +392,9 @@ class MetricCV(LearnedMetricEstimator):
         choice["out_of_time_"] = bool(late and np.isnan(choice["gain_interval_"][0]))
         if guard.out_of_time:
             warn(
-                f"time_limit={self.time_limit:g} left no time to compare the choice with the plain "
-                "distance on documents that nobody judged: increase time_limit, or set "
-                "cv='queries' to leave that out"
+                f"time_limit={self.time_limit:g} left too little time to compare the choice with "
+                "the plain distance on documents without judgements: increase time_limit, or set "
+                "cv='queries' to skip this comparison"
             )
         if choice["out_of_time_"]:
             warn(

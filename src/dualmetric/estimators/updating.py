@@ -94,7 +94,10 @@ class Updating(LearnedMetricEstimator, DualOptions):
             rng = np.random.default_rng([int(rng.integers(2**31)), state.kept.n_updates])
         if y is None:
             if state is not None:
-                raise ValueError("y is None: pass labels, or an object of dualmetric.supervision")
+                raise ValueError(
+                    "y is None, which only the first partial_fit allows: pass labels, or an object "
+                    "of dualmetric.supervision"
+                )
             rows, _ = open_rows(X)
             check_two_rows(rows, type(self).__name__)
             X = self._some_of(rows, rng)
@@ -144,12 +147,13 @@ class Updating(LearnedMetricEstimator, DualOptions):
         """Let comparisons count less the older they are.
 
         The weight of a comparison becomes the weight it was given times 2^(−age/half_life). Its age
-        is the number of updates since it was added. Each call starts from the given weights.
+        is the number of updates since it was added. Weights do not change by themselves: call this
+        again after later updates. Each call starts from the given weights.
 
         Parameters
         ----------
         half_life : float
-            Number of updates after which a comparison counts half; infinity restores the given
+            Age at which a comparison counts half as much, in updates; infinity restores the given
             weights.
 
         Returns
@@ -185,7 +189,7 @@ class Updating(LearnedMetricEstimator, DualOptions):
         rng = generator(self.random_state)
         if X is None and len(kept) == 0:
             raise ValueError(
-                "there are no comparisons, and so no rows to learn from: pass X to rebase"
+                "there are no comparisons yet, so rebase has no rows to learn from: pass X"
             )
         rows: Matrix = kept.raw
         if X is not None:
@@ -300,7 +304,7 @@ class _Width:
 
 def _state_of(model: Any, what: str) -> State:
     if not hasattr(model, "updating_"):
-        raise ValueError(f"{what} continues from partial_fit: call partial_fit first")
+        raise ValueError(f"{what} needs an estimator fitted by partial_fit: call partial_fit first")
     state: State = model.updating_
     return state
 

@@ -331,10 +331,11 @@ def _refusal(
     size: float,
 ) -> NotEnoughPairsError:
     """Say what was measured, and how many more pairs would be needed."""
-    n, n_same, more = len(pairs.same), 0, 0.0
+    n, n_same, more, least = len(pairs.same), 0, 0.0, 0
     if target == "precision":  # look at fewer pairs than were tried
         n_same, more = int(np.count_nonzero(pairs.same)), _LUCK
-        tried = list(_closest(pairs, min(_HANDFUL, n), size))
+        least = min(_HANDFUL, n_same)  # more of them would contain different pairs
+        tried = list(_closest(pairs, least, size))
     factor = _needed_factor(tried, allowed, confidence, n_same, more)
     rates = [test.errors / test.total for test in tried]
     best = shifted(1.0 - min(rates), scale) if target == "precision" else 1.0 - min(rates)
@@ -344,8 +345,8 @@ def _refusal(
     message = f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence"
     if target == "precision":
         message += (
-            f": among thresholds that accept at least {min(_HANDFUL, n)} pairs, the highest "
-            f"measured precision is {best:.4g}"
+            f": among thresholds that accept at least {least} pairs, the highest measured "
+            f"precision is {best:.4g}"
         )
     else:  # the first threshold makes no error at all, so only the number of pairs matters
         kind = "different" if target == "fpr" else "the same"

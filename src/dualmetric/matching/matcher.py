@@ -417,9 +417,9 @@ class Matcher(BaseEstimator):
         Each row is compared exactly with all others, in blocks. Memory holds the transformed rows
         and at most k pairs per row.
 
-        The guarantee of a threshold is about pairs that are drawn as the labelled pairs were. Among
-        all pairs of rows, the share of same pairs is usually far smaller. So label pairs that this
-        method returns, or give ``prevalence`` to `fit`.
+        The guarantee holds only for pairs that are drawn in the same way as the labelled pairs.
+        Among all pairs of rows, the share of same pairs is usually far smaller. So label pairs that
+        this method returns, or give ``prevalence`` to `fit`.
 
         Parameters
         ----------

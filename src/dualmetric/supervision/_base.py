@@ -432,8 +432,8 @@ class Comparisons(Supervision):
             if len(same):
                 raise ValueError(
                     f"{self._what}[{same[0]}] = {index[same[0]].tolist()}: {self._columns[one]} "
-                    f"and {self._columns[other]} are the same row, which says nothing about "
-                    "distances; leave it out"
+                    f"and {self._columns[other]} are the same row, which gives no "
+                    "information: leave it out"
                 )
         margin = check_numbers(self.margin, "margin", len(index), "comparison")
         weight = check_weight(self.weight, len(index), "comparison")
@@ -448,7 +448,7 @@ class Comparisons(Supervision):
         if same_pair.any():
             warn(
                 f"{np.count_nonzero(same_pair):,} of {len(index):,} comparisons compare a pair of "
-                "rows with itself: they say nothing and are left out"
+                "rows with itself, which gives no information: they are left out"
             )
         keep = ~silent
         return self._replaced(compact(index[keep], n_rows), margin[keep], weight[keep])
@@ -482,7 +482,7 @@ class Comparisons(Supervision):
         return within_pairs(X, *np.ascontiguousarray(pairs.T))
 
     def splits(self, X: Matrix, cv: Any, scoring: str, seed: int) -> Iterator[Split]:
-        """Hold out one quarter of the comparisons after the other, or one of ``cv`` folds."""
+        """Hold out each quarter of the comparisons in turn, or each of ``cv`` folds."""
         from sklearn.model_selection import KFold
 
         if isinstance(cv, str):

@@ -180,8 +180,8 @@ class Judged(Supervision):
         numbers, at = np.unique(numbers[some], return_index=True)
         if not len(numbers):
             raise ValueError(
-                "no query has two documents to compare: every document is relevant, or too close "
-                "by relative_margin; give other rows, or relative_margin=None"
+                "no query has two documents to compare: all documents are relevant, or left out by "
+                "relative_margin. Set relative_margin=None, or give other documents"
             )
         if len(numbers) > n:
             # each by a number of its own: one more or less does not change which others stay
@@ -231,8 +231,8 @@ class Judged(Supervision):
         if cv == "documents":
             if not len(apart):
                 raise ValueError(
-                    "every query shares documents with every other, directly or through others: "
-                    "queries about new documents cannot be held out; use cv='queries'"
+                    "all queries are connected by shared documents, so no queries about new "
+                    "documents can be held out: use cv='queries'"
                 )
             for test in apart:
                 yield self._split(asked[test], scoring, apart=True)
@@ -241,8 +241,8 @@ class Judged(Supervision):
         folds = folds_of(groups, int(cv) if isinstance(cv, Integral) else 4, seed)
         if len(folds) < 2:
             raise ValueError(
-                "all queries are of one group: none can be held out; leave groups out, or use "
-                "cv='documents'"
+                "all queries are of one group, so no group can be held out: leave groups out, or "
+                "use cv='documents'"
             )
         for test in folds:
             yield self._split(asked[test], scoring)

@@ -145,7 +145,7 @@ class Labels(Supervision):
         return within_classes(X, self.y[rows])
 
     def score(self, metric: Any, X: Any) -> float:
-        """Mean average precision: each row of X queries the others (1,000 of rows on disk do)."""
+        """Mean average precision with each row as a query (1,000 rows, if X is not in memory)."""
         from ..labelled import MOST_QUERIES, mean_average_precision
 
         mapped = metric.transform(X)
@@ -264,8 +264,8 @@ def _check_part(codes: Array, purpose: str) -> None:
     if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
         raise ValueError(
             f"after some rows are held out, too few rows or classes are left to {purpose}: at "
-            "least two classes are needed, and one with two rows. Label more rows, try cv=2, or "
-            "use RidgeMetric, which chooses its penalty without held-out rows"
+            "least two classes are needed, and one with two rows. Label more rows, or use "
+            "RidgeMetric, which chooses its penalty without held-out rows"
         )
 
 

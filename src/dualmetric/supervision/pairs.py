@@ -88,8 +88,8 @@ class Pairs(Supervision):
         own = np.flatnonzero(index[:, 0] == index[:, 1])
         if len(own):
             raise ValueError(
-                f"pairs[{own[0]}] = {index[own[0]].tolist()} is a pair of a row with itself, which "
-                "says nothing about distances: leave it out"
+                f"pairs[{own[0]}] = {index[own[0]].tolist()} pairs a row with itself, which "
+                "gives no information: leave it out"
             )
         same = _check_same(self.same, len(index))
         weight = check_weight(self.weight, len(index), "pair")
@@ -248,19 +248,19 @@ class Pairs(Supervision):
         return new
 
     def _judge(self) -> Callable[..., Array]:
-        return lambda _, mapped: self.precisions(mapped)
+        return lambda _, mapped: self.values(mapped)
 
-    def precisions(self, mapped: Matrix | Embedded) -> Array:
-        """Precision at each pair that is the same; their mean is the average precision."""
-        return measures.pair_precisions(embedded.sq_distances(mapped, self.index), self.same)
+    def values(self, mapped: Matrix | Embedded) -> Array:
+        """One value per pair that is the same, whose mean is the average precision."""
+        return measures.pair_values(embedded.sq_distances(mapped, self.index), self.same)
 
     def score(self, metric: Any, X: Any) -> float:
-        """Average precision of telling pairs that are the same by their distance."""
+        """Average precision of ranking pairs by distance: same pairs should come first."""
         rows, _ = open_rows(X)
         n = rows.shape[0]
         pairs = self.check(n)._with_different(n, np.random.default_rng(0))
         named = np.unique(pairs.index)
-        return float(np.mean(pairs.take(named).precisions(metric.embedding(rows.take(named)))))
+        return float(np.mean(pairs.take(named).values(metric.embedding(rows.take(named)))))
 
 
 def _codes(index: Array, n_rows: int) -> Array:

@@ -222,14 +222,15 @@ def _active_triplets(
             found = _distinct(np.concatenate(parts), n)[:n_triplets]
     if len(found) == 0:
         warn(
-            "no active triplet was found: the Euclidean distance ranks all sampled rows of the "
-            f"same class before all others, by more than {margin:g}. Learning from nearest "
-            "neighbours instead; sampler='neighbors' silences this.",
+            "no active triplet was found: by the Euclidean distance, all sampled rows of the same "
+            f"class are closer than all others, by a margin of more than {margin:g}. The metric is "
+            "learned from nearest neighbours instead; set sampler='neighbors' to avoid this "
+            "warning",
         )
         return _neighbor_triplets(X, classes, n_triplets, rng)
     if len(found) < n_triplets:
         warn(
-            f"only {len(found):,} active triplets were found, fewer than the {n_triplets:,} wanted;"
+            f"only {len(found):,} active triplets were found, fewer than n_triplets={n_triplets:,};"
             " the metric is learned from these",
         )
     return found
