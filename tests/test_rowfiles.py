@@ -377,6 +377,11 @@ class TestCsv:
         [
             ("a,b\n1,2\n3,red\n", r"column 'b' has 'red' instead of a number in row 1 "),
             ("a,b\n1,\n", r"column 'b' is empty in row 0 .*--drop b,"),
+            (
+                "a,t,b,u\n1,x,2,y\n",
+                r"columns 't', 'u' have no number in row 0 .*--drop t,u, or drop=\['t', 'u'\] in",
+            ),
+            ("a,b,c,d,e,f\nx,x,x,x,x,x\n", r"columns 'a', .*'e' and 1 more have no number"),
             ("a,b\n1,2\n3,nan\n", "row 1 .*NaN"),
             ("a,b\n1,2\n3,4,5\n", r"row 1 \(counted from 0\) has 3 columns, but the header has 2"),
             ("a;b\n1;2\n", "save it with commas"),

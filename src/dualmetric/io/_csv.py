@@ -49,14 +49,12 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
                 try:
                     numbers.extend(map(float, cells))
                 except ValueError:
-                    place = next(place for place, cell in enumerate(cells) if not is_number(cell))
-                    name, cell = layout.names[place], cells[place].strip()
-                    what = f"has {reprlib.repr(cell)} instead of a number" if cell else "is empty"
-                    raise FileError(
-                        f"column {name!r} {what} in row {row} (counted from 0): fill it, learn "
-                        f"without the column (--drop {name}, or drop=[{name!r}] in Python), or "
-                        "name it as the column of labels"
-                    ) from None
+                    odd = {
+                        name: cell.strip()
+                        for name, cell in zip(layout.names, cells, strict=True)
+                        if not is_number(cell)
+                    }
+                    raise FileError(_not_numbers(odd, row)) from None
         except csv.Error as error:
             raise FileError(f"line {lines.line_num} is not csv ({error})") from None
     if layout is None:
@@ -76,6 +74,25 @@ class _Layout(NamedTuple):
     pick: Callable[[list[str]], Sequence[str]]  # cells of the features
     label: int | None
     ids: int | None
+
+
+def _not_numbers(odd: dict[str, str], row: int) -> str:
+    """What is wrong with cells of a row that are no numbers, by the names of their columns."""
+    labels = "as the column of labels (--labels, or label_column in Python)"
+    name, cell = next(iter(odd.items()))
+    if len(odd) == 1:
+        what = f"has {reprlib.repr(cell)} instead of a number" if cell else "is empty"
+        return (
+            f"column {name!r} {what} in row {row} (counted from 0): fill it, learn without the "
+            f"column (--drop {name}, or drop=[{name!r}] in Python), or name it {labels}"
+        )
+    listed, more = ", ".join(map(repr, list(odd)[:5])), len(odd) - 5
+    listed += f" and {more} more" if more > 0 else ""
+    return (
+        f"columns {listed} have no number in row {row} (counted from 0): fill them, learn without "
+        f"them (--drop {','.join(list(odd)[:5])}, or drop={list(odd)[:5]} in Python), or name one "
+        f"of them {labels}"
+    )
 
 
 def _lay_out(header: list[str], line: list[str], wanted: Wanted) -> _Layout:

@@ -303,7 +303,7 @@ def _check_outline(path: Path) -> None:
         if fits and not _holds_more_tokens(file.read(length).decode("latin-1"), _HEADER_TOKENS):
             return
     raise ValueError(
-        f"{path} is not a metric file, or is damaged: its header "
+        f"{path} is not a metric file (.safetensors), or is damaged: its header "
         + ("has too many entries" if fits else "has an impossible length")
     )
 
