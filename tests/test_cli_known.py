@@ -383,6 +383,19 @@ class TestJudged:
         clicks = Positives(table[table[:, 2] > 0, :2], queries)
         same_factor(DuRP(prior="identity", random_state=0).fit(documents, clicks))
 
+    def test_neighbors_of_queries(self, search):
+        documents, queries, _ = search
+        run("fit", "x.npy", "--positives", "c.csv", "--queries", "q.npy", "--method", "durp")
+        call = ("neighbors", "metric.safetensors", "x.npy", "--queries", "q.npy", "--query", "3,0")
+        found = as_json(*call, "-k", 4)["queries"]
+        assert [one["row"] for one in found] == [3, 0]
+        metric = Metric.load("metric.safetensors")
+        for one in found:
+            distances = metric.pairwise(queries[[one["row"]]], documents)[0]
+            near = np.argsort(distances, kind="stable")[:4]
+            assert [each["row"] for each in one["learned"]] == near.tolist()
+        assert "q.npy" in refused(*call[:-1], len(queries))
+
     def test_queries_that_are_rows(self, search):
         documents = search[0]
         clicks = np.array([[i, (i + 7) % 90] for i in range(40)])

@@ -1,14 +1,16 @@
 """``dualmetric neighbors``: the nearest rows of a row, by the learned and the plain distance."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ._options import DataFile, Json, Labels, MetricFile
+from ._options import DataFile, Json, Labels, MetricFile, file_option
 from ._output import check_output, make_console, printable, row_heading, write_json
 
 _QUERY = "Number of a row, counted from 0. Several are separated by commas."
+_QUERIES = "Queries, if they are rows of another file than DATA: --query then counts its rows."
 
 
 def neighbors(
@@ -16,6 +18,7 @@ def neighbors(
     data: DataFile,
     query: Annotated[list[str], typer.Option(metavar="ROW,…", help=_QUERY)],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
+    queries: Annotated[Path | None, file_option(help=_QUERIES)] = None,
     labels: Labels = None,
     json: Json = None,
 ) -> None:
@@ -26,11 +29,14 @@ def neighbors(
     from ._data import load_metric, read_data_for, take_rows
     from ._scores import plain_kind
 
-    check_output(json, "--json", metric, data)
-    queries = _numbers(query)
+    check_output(json, "--json", metric, data, queries)
+    numbers = _numbers(query)
     learned = load_metric(metric)
     file, rows = read_data_for(learned, data, labels)
-    asked = take_rows(rows, queries)
+    asked_file, asked_rows = file, rows
+    if queries is not None:
+        asked_file, asked_rows = read_data_for(learned, queries, None)
+    asked = take_rows(asked_rows, numbers)
     kind = plain_kind(learned)
     plain = Metric(None, learned.n_features, distance=kind, idf=learned.first.idf)
     blocks = [[m.pairwise(asked, block) for m in (learned, plain)] for _, block in rows.blocks()]
@@ -38,14 +44,15 @@ def neighbors(
     found = [
         {
             "row": row,
-            **_named(file, row),
-            "learned": _nearest(near[place], row, k, file),
-            "plain": _nearest(near_plain[place], row, k, file),
+            **_named(asked_file, row),
+            "learned": _nearest(near[place], None if queries else row, k, file),
+            "plain": _nearest(near_plain[place], None if queries else row, k, file),
         }
-        for place, row in enumerate(queries)
+        for place, row in enumerate(numbers)
     ]
     _show(make_console(json), found, kind)
     result = {"metric": str(metric), "data": str(data), "plain": kind, "queries": found}
+    result |= {} if queries is None else {"queries_from": str(queries)}
     write_json(json, "neighbors", result)
 
 
@@ -56,11 +63,12 @@ def _numbers(values: list[str]) -> list[int]:
     return list(dict.fromkeys(map(int, texts)))
 
 
-def _nearest(distances: Any, query: int, k: int, file: Any) -> list[dict[str, Any]]:
+def _nearest(distances: Any, query: int | None, k: int, file: Any) -> list[dict[str, Any]]:
+    """The k nearest rows, without the query itself if it is one of them."""
     order = distances.argsort(kind="stable")
     return [
         {"row": int(row), "distance": float(distances[row]), **_named(file, row)}
-        for row in order[order != query][:k]
+        for row in (order if query is None else order[order != query])[:k]
     ]
 
 
