@@ -190,6 +190,8 @@ def commits(experiment: str, *parts: str) -> str:
         old = stored[part]["code"] != measured_code(experiment, part)
         made_by = stored[part]["commit"] or "unknown"
         found[made_by] = "†" if old or found.get(made_by) else ""
+        if isinstance(results := stored[part]["results"], dict) and "peers_commit" in results:
+            found.setdefault(results["peers_commit"], "")  # no code of this library
     return ", ".join(f"{commit}{mark}" for commit, mark in found.items())
 
 

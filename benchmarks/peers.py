@@ -1,6 +1,6 @@
 """Methods of this library beside their peers on labelled sets: mAP, 5-NN, CPU time and memory.
 
-    DUALMETRIC_DATA=... python benchmarks/peers.py [--trial] [SET …] [new_classes] [growth]
+    DUALMETRIC_DATA=... python benchmarks/peers.py [--trial] [--ours] [SET …] [new_classes] [growth]
     python benchmarks/peers.py install
 
 Without names everything runs; ``install`` makes the environments of metric-learn and mlpack. Splits
@@ -8,8 +8,9 @@ are those of chooser.py, which has the scores of `MetricCV`. A method learns fro
 outputs are compared by the Euclidean distance, the cosine and the centred cosine, and the best one
 on the test rows counts. It runs in a process of its own, on one thread. Peers in `TUNED` run on all
 splits. Any other method may take `LIMIT` CPU seconds, and starts no further split after `ENOUGH`;
-on new classes, this holds for NCA only. `MetricCV` runs on one split, for its cost. Each set is one
-line of results/peers.jsonl; peers_page.py makes the page.
+on new classes, this holds for NCA only. `MetricCV` runs on one split, for its cost. With ``--ours``
+only methods of this library run; others keep their stored results, with the commit of that run.
+Each set is one line of results/peers.jsonl; peers_page.py makes the page.
 """
 
 import argparse
@@ -31,7 +32,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from _common import ENVIRONMENTS, class_halves, interpreter, records, store
-from _peers_methods import METHODS, TUNED, UNSEEN, WIDE, Map, ours, whitened
+from _peers_methods import KERNEL, METHODS, PEERS, TUNED, UNSEEN, WIDE, Map, ours, whitened
 from _peers_outside import status
 from chooser import outputs, parts, views
 from dualmetric._arrays.system import one_thread
@@ -167,14 +168,30 @@ def unfit(name: str, method: str, X: Any, classes: int) -> str:
 # parts
 
 
-def same_classes(name: str) -> dict[str, Any]:
+def kept(part: str) -> dict[str, Any]:
+    """Stored results of the peers, and the commit of the run that measured them."""
+    record = records("peers")[part]
+    before = record["results"]
+    theirs = {name: before["methods"][name] for name in before["methods"] if not is_ours(name)}
+    return {"methods": theirs, "peers_commit": before.get("peers_commit", record["commit"])}
+
+
+def is_ours(method: str) -> bool:
+    """Whether a method is one of this library."""
+    return method not in PEERS and method not in KERNEL
+
+
+def same_classes(name: str, only_ours: bool = False) -> dict[str, Any]:
     """Every method on the splits of a set."""
     splits = list(parts(name, 5))
     X, y, X_test, _ = splits[0][1]
     classes = len(np.unique(y))
     found: dict[str, Any] = {"rows": X.shape[0], "test_rows": X_test.shape[0]}
     found |= {"features": X.shape[1], "classes": classes, "methods": {}}
+    found |= kept(name) if only_ours else {}
     for method, learn in METHODS.items():
+        if only_ours and not is_ours(method):
+            continue
         some = splits[:1] if method.startswith("MetricCV") else splits
         limit = None if method in TUNED or method.startswith("MetricCV") else LIMIT
         why = unfit(name, method, X, classes)
@@ -186,17 +203,21 @@ def same_classes(name: str) -> dict[str, Any]:
     return found
 
 
-def new_classes(name: str) -> dict[str, Any]:
+def new_classes(name: str, only_ours: bool = False) -> dict[str, Any]:
     """Learned from one half of the classes, for five halves; ranks test rows of the other."""
     splits = list(class_halves(name, 5))
-    found: dict[str, Any] = {}
+    part = f"new classes {name}"
+    found: dict[str, Any] = kept(part) if only_ours else {"methods": {}}
     for method, learn in UNSEEN.items():
+        if only_ours and not is_ours(method):
+            continue
         # halves of the classes differ much: methods are compared on all of them
-        found[method] = measured(learn, splits, LIMIT if method == "NCA" else None)
-        for one in found[method]["splits"]:
+        result = measured(learn, splits, LIMIT if method == "NCA" else None)
+        for one in result["splits"]:
             del one["knn"]  # no training row has the class of a test row
-        show(f"new classes {name}", method, found[method])
-    return {"methods": found}
+        found["methods"][method] = result
+        show(part, method, result)
+    return found
 
 
 def show(name: str, method: str, result: dict[str, Any]) -> None:
@@ -280,6 +301,7 @@ def main() -> None:
     known = (*SETS, "new_classes", "growth", "install")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(known)}; all if none")
     parser.add_argument("--trial", action="store_true", help="print, and store nothing")
+    parser.add_argument("--ours", action="store_true", help="keep stored results of the peers")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(known):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(known)}")
@@ -291,9 +313,10 @@ def main() -> None:
     work: dict[str, Callable[[], Any]] = {}
     for part in given.parts or known[:-1]:
         if part == "new_classes":
-            work |= {f"new classes {name}": partial(new_classes, name) for name in NEW_CLASSES}
+            for name in NEW_CLASSES:
+                work[f"new classes {name}"] = partial(new_classes, name, given.ours)
         else:
-            work[part] = growth if part == "growth" else partial(same_classes, part)
+            work[part] = growth if part == "growth" else partial(same_classes, part, given.ours)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm_up()

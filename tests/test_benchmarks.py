@@ -125,6 +125,26 @@ def test_a_slow_peer_is_not_started_where_no_more_took_too_long(monkeypatch, tmp
     assert peers.unfit("usps", "ridge", np.zeros((72, 2)), 2) == ""
 
 
+def test_only_our_methods_run_again(monkeypatch, tmp_path, digits):
+    monkeypatch.setattr(_common, "RESULTS", tmp_path)
+    monkeypatch.setattr(peers, "parts", lambda name, seeds: digits)
+    old = {"splits": [{"map": 1.0, "knn": 2.0}], "of": 1, "why": ""}
+    sizes = {"rows": 1, "test_rows": 1, "classes": 10, "features": 64}
+    _common.store("peers", "digits", sizes | {"methods": dict.fromkeys(peers.METHODS, old)})
+    before = _common.records("peers")["digits"]["commit"]
+    monkeypatch.setattr(peers, "measured", lambda learn, splits, limit: {"new": len(splits)})
+    monkeypatch.setattr(peers, "show", lambda *_: None)
+    found = peers.same_classes("digits", only_ours=True)
+    assert found["peers_commit"] == before
+    assert found["methods"]["ridge"] == found["methods"]["kernel SVM"] == old
+    assert found["methods"]["DuRP"] == {"new": 2}
+    assert found["methods"]["MetricCV map"] == {"new": 1}
+    _common.store("peers", "digits", found)
+    monkeypatch.setattr(_common, "commit", lambda: "later")
+    _common.store("peers", "digits", peers.same_classes("digits", only_ours=True))
+    assert _common.commits("peers") == f"later, {before}"
+
+
 def test_all_estimators_take_part():
     from dualmetric import estimators
 

@@ -228,6 +228,12 @@ class TestPairs:
         found = as_json("fit", "x.npy", "--pairs", "p.csv", "--method", method)
         assert found["scores"]["learned"]["average_precision"] > 0
 
+    def test_a_first_line_of_unknown_ids_is_no_header(self, pairs):
+        Path("ids.txt").write_text("\n".join(f"id{i}" for i in range(120)), encoding="utf-8")
+        Path("t.csv").write_text("typo1,typo2,True\nid1,id2,False\n", encoding="utf-8")
+        line = refused("fit", "x.npy", "--pairs", "t.csv", "--ids", "ids.txt")
+        assert "line 1" in line
+
     def test_true_and_false(self, pairs):
         _, index, same = pairs
         truth = (same > 0).tolist()
@@ -395,6 +401,29 @@ class TestJudged:
             near = np.argsort(distances, kind="stable")[:4]
             assert [each["row"] for each in one["learned"]] == near.tolist()
         assert "q.npy" in refused(*call[:-1], len(queries))
+
+    def test_labels_of_neighbors_of_queries(self, search):
+        documents, queries, _ = search
+        names = [f"f{i}" for i in range(D)]
+
+        def write(path, rows, label):
+            lines = [",".join([*names, "kind"])] + [
+                ",".join([*map(str, row), f"{label}{i % 2}"]) for i, row in enumerate(rows)
+            ]
+            Path(path).write_text("\n".join(lines), encoding="utf-8")
+
+        write("x.csv", documents, "k")
+        write("q.csv", queries, "k")
+        run("fit", "x.csv", "--labels", "kind", "--method", "durp")
+        call = ("neighbors", "metric.safetensors", "x.csv", "--query", 3, "--labels", "kind")
+        found = as_json(*call, "--queries", "q.csv")["queries"][0]
+        assert found["label"] == "k1"
+        assert {one["label"] for one in found["learned"]} <= {"k0", "k1"}
+        shown = run(*call, "--queries", "q.npy").stdout  # without labels
+        assert "k0" in shown or "k1" in shown
+        assert "✓" not in shown
+        call = ("neighbors", "metric.safetensors", "x.npy", "--query", 3)
+        assert "None" not in run(*call, "--queries", "q.csv").stdout
 
     def test_queries_that_are_rows(self, search):
         documents = search[0]

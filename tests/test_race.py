@@ -292,6 +292,38 @@ def test_barred_candidates_let_others_back():
     assert _choice.choose(race)["kept"].method == "Euclidean"
 
 
+def test_those_that_come_back_do_not_hide_the_gain_of_their_family():
+    """They were scored on the first split only."""
+    rng = np.random.default_rng(0)
+    first, *later = (make_scores([0.5, 0.5, 0.9, 0.56, 0.3], n=25, seed=s) for s in range(4))
+    first[4] = first[3] + rng.normal(0, 0.02, 25)
+    race = Race()
+    for number, table in enumerate([first, *later]):
+        race.start(split_of(table))
+        for place in range(4 if number else 5):
+            method = "DuRP" if place > 1 else "Euclidean"
+            params = {"number": place, "distance": "cosine"}
+            race.enter(method, params, (0, place), 0.1, stays=place < 4)
+    race.bar({race.candidates[2].key})
+    assert not race.candidates[4].dropped
+    choice = _choice.choose(race)
+    assert choice["kept"] is race.candidates[3]
+    scores = race.scores()
+    assert choice["gain_interval_"][0] > best_of_gains(scores[3:], scores[1])[1]
+
+
+def test_only_the_better_plain_distance_replaces_the_default():
+    table = np.array([[0.61] * 12, [0.6] * 12, [0.3] * 12, [0.2] * 12])
+    table[0] += np.resize([0.05, -0.05], 12)  # better by less than a standard error
+    table += 0.01 * np.random.default_rng(0).standard_normal(12)
+    race = race_of(table)
+    race.evidence = "default"
+    race.candidates[2].params |= {"prior": "whitening", "reg": 0.01}
+    choice = _choice.choose(race)
+    assert choice["kept"].method == "Euclidean"
+    assert choice["best_index_"] == better_plain(race.scores())
+
+
 def test_candidates_with_the_same_fit():
     race = race_of(make_scores([0.5] * 5))
     a, b, c = race.candidates[2:]

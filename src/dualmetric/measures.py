@@ -120,7 +120,7 @@ def pair_values(distance: Array, same: Array) -> Array:
     values = (hits / accepted)[np.searchsorted(close, distance[same], "left")]
     values += from_here((accepted - hits) / accepted**2, distance[same])
     others = -from_here(hits / accepted**2, distance[~same])
-    dealt = np.random.default_rng(0).permutation(len(others)) % len(close)
+    dealt = np.random.default_rng(0).permutation(len(others)) % max(len(close), 1)
     return values + np.bincount(dealt, others, len(close))
 
 

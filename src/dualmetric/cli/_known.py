@@ -276,7 +276,8 @@ def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
             by_name = {
                 flag for flag, cell in zip(flags, numbers, strict=False) if cell in numbers_of[flag]
             }
-        if not line.strip() or (place == 1 and not (by_name or any(map(is_number, cells)))):
+        values_found = by_name or any(map(is_number, [*numbers, *more]))
+        if not line.strip() or (place == 1 and not values_found):
             continue  # blank, or a header
         is_right = len(cells) in kind.columns and all(map(is_number, more))
         odd = None  # the option that could say what the cells are that are no row numbers

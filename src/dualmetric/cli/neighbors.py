@@ -10,7 +10,10 @@ from ._options import DataFile, Json, Labels, MetricFile, file_option
 from ._output import check_output, make_console, printable, row_heading, write_json
 
 _QUERY = "Number of a row, counted from 0. Several are separated by commas."
-_QUERIES = "Queries, if they are rows of another file than DATA: --query then counts its rows."
+_QUERIES = (
+    "Queries, if they are rows of another file than DATA: --query then counts its rows, and rows "
+    "of DATA that equal the query are shown, too."
+)
 
 
 def neighbors(
@@ -25,6 +28,7 @@ def neighbors(
     """Show the rows nearest to a row, by the learned and by the plain distance."""
     import numpy as np
 
+    from ..io.rowfiles import column_names, is_table
     from ..metric import Metric
     from ._data import load_metric, read_data_for, take_rows
     from ._scores import plain_kind
@@ -35,7 +39,8 @@ def neighbors(
     file, rows = read_data_for(learned, data, labels)
     asked_file, asked_rows = file, rows
     if queries is not None:
-        asked_file, asked_rows = read_data_for(learned, queries, None)
+        has_column = is_table(queries) and labels in column_names(queries)
+        asked_file, asked_rows = read_data_for(learned, queries, labels if has_column else None)
     asked = take_rows(asked_rows, numbers)
     kind = plain_kind(learned)
     plain = Metric(None, learned.n_features, distance=kind, idf=learned.first.idf)
@@ -84,7 +89,7 @@ def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
 
     for query in found:
         console.print(row_heading(query))
-        has_labels = query["label"] is not None
+        has_labels = query["learned"][0]["label"] is not None
         table = Table("")
         for name in ("learned", NAMES[kind].removesuffix(" distance")):
             table.add_column(name, justify="right")

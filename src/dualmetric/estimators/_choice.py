@@ -64,6 +64,8 @@ def choose(
     is_default = np.array([is_default_ridge(one.method, one.params) for one in candidates])
     ridge = None if narrow else _default_ridge(race, allowed & is_default, scores, best_plain)
     allowed &= ~is_default
+    if any(one.barred for one in candidates):
+        allowed &= _scored_most(candidates, allowed)
     if narrow:
         allowed &= np.array([_width(one) <= most for one in candidates])
         if not allowed.any():
@@ -80,7 +82,8 @@ def choose(
     ]
     usual = None if narrow or race.evidence != "default" else _usual(candidates, in_time)
     if usual is not None:
-        place = _clearly_better(scores, np.flatnonzero(allowed | plain), usual)
+        rivals = np.append(np.flatnonzero(allowed), best_plain)
+        place = _clearly_better(scores, rivals, usual)
         replaced = place != usual and not plain[place]
         compared = np.flatnonzero(allowed) if replaced else [usual]
         mean, *ends = best_of_gains(scores[compared], scores[best_plain], mutual=race.mutual)
@@ -132,6 +135,19 @@ def _family(candidate: Candidate) -> Family:
 
 def _of_family(candidates: list[Candidate], family: Family) -> Array:
     return np.array([_family(one) == family for one in candidates])
+
+
+def _scored_most(candidates: list[Candidate], allowed: Array) -> Array:
+    """Which candidates were scored on as many splits as any allowed one of their family.
+
+    Those that come back after others were barred lack scores of later splits. A family is compared
+    with the plain distance on queries that all of its members have, so they would hide its gain.
+    """
+    most: dict[Family, int] = {}
+    for one, ok in zip(candidates, allowed, strict=True):
+        if ok:
+            most[_family(one)] = max(most.get(_family(one), 0), len(one.parts))
+    return np.array([len(one.parts) >= most.get(_family(one), 0) for one in candidates])
 
 
 def _gains(

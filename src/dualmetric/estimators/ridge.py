@@ -21,7 +21,7 @@ from .._options import (
 )
 from .._types import Array, Matrix
 from .._validation import warn
-from ..learn import lift_rows
+from ..lift import rbf_lift
 from ..problem import LiftedRows, length_unit
 from ..supervision import Labels
 from .base import LearnedMetricEstimator, Training
@@ -131,9 +131,10 @@ class RidgeMetric(LearnedMetricEstimator):
             )
         rows = training.X if len(known) == training.X.shape[0] else ops.take_rows(training.X, known)
         length_unit(rows)  # refuses rows that are all the same, and numbers out of range
-        lifted = lift_rows(training.X, self, rng)  # landmarks need no labels
-        if len(known) < training.X.shape[0]:
-            lifted = lifted._replace(X=ops.take_rows(lifted.X, known))
+        lifted = LiftedRows(rows)
+        if self.lift is not None:
+            lift, nystroem = rbf_lift(training.X, rng)  # landmarks need no labels
+            lifted = LiftedRows(lift.apply(rows, nystroem), lift, nystroem)
         _check_memory(lifted.X, len(classes))
         mean = ridge.mean_eigenvalue(lifted.X)
         unit = mean if self.scale else 1.0

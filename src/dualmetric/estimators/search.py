@@ -390,7 +390,8 @@ class MetricCV(LearnedMetricEstimator):
             late = not all(one.dropped or one.stays for one in learned)
         late &= self.time_limit is not None
         choice["out_of_time_"] = bool(late and np.isnan(choice["gain_interval_"][0]))
-        if guard.out_of_time:
+        n_checked = {one.key: len(one.parts) for one in guard.candidates}
+        if guard.out_of_time and n_checked.get(choice["kept"].key, 0) < len(guards):
             warn(
                 f"time_limit={self.time_limit:g} left too little time to compare the choice with "
                 "the plain distance on documents without judgements: increase time_limit, or set "
