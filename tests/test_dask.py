@@ -549,7 +549,9 @@ def test_a_partition_that_no_worker_survives(on_cluster):
     scheduler = on_cluster.cluster.scheduler
     allowed, scheduler.allowed_failures = scheduler.allowed_failures, 0
     try:
-        with pytest.raises(RuntimeError, match=r"died.*at partition 0\b.* memory.*X\.rechunk"):
+        with pytest.raises(
+            RuntimeError, match=r"died.*computing partition 0\b.* memory.*X\.rechunk"
+        ):
             learner.fit(D, y)
     finally:
         scheduler.allowed_failures = allowed

@@ -684,7 +684,7 @@ def test_every_loss_and_sampler(learner, sampler, loss, data):
 def test_fewer_active_triplets_than_asked_for(data):
     X, y = data
     with pytest.warns(
-        UserWarning, match="active triplets were found, fewer than the 10,000,000 wanted"
+        UserWarning, match="active triplets were found, fewer than n_triplets=10,000,000"
     ):
         model = DuRP(n_triplets=10_000_000, random_state=0).fit(X, y)
     assert is_usable(model, X)

@@ -559,7 +559,9 @@ def test_a_partition_that_no_worker_survives(numbers, on_cluster):
     scheduler = on_cluster.cluster.scheduler
     allowed, scheduler.allowed_failures = scheduler.allowed_failures, 0
     try:
-        with pytest.raises(RuntimeError, match=r"died.*at partition 2\b.* memory.*X\.rechunk"):
+        with pytest.raises(
+            RuntimeError, match=r"died.*computing partition 2\b.* memory.*X\.rechunk"
+        ):
             rows_of(D).take(numbers)
     finally:
         scheduler.allowed_failures = allowed

@@ -498,7 +498,9 @@ def test_lift_is_left_out_for_wide_sparse_rows():
     wide = sp.hstack([rows, sp.csr_matrix((len(y), 4000))], format="csr")
     search = MetricCV(**{**SMALL, "lifts": [None, "rbf"]}).fit(wide, y)
     assert {params.get("lift") for params in search.cv_results_["params"]} == {None}
-    with pytest.raises(ValueError, match="4,000 features at most: leave lifts out, or put None"):
+    with pytest.raises(
+        ValueError, match="4,000 features at most: leave lifts out, or include None"
+    ):
         MetricCV(lifts=["rbf"]).fit(wide, y)
 
 
