@@ -132,8 +132,9 @@ def interpreter(name: str) -> str | None:
 
 
 def run_python(code: str) -> str:
-    """Output of a fresh interpreter."""
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    """Output of a fresh interpreter, which can import these scripts."""
+    command, folder = [sys.executable, "-c", code], Path(__file__).parent
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
     return done.stdout.strip()
 
 
