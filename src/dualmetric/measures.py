@@ -99,11 +99,11 @@ def pair_precisions(distance: Array, same: Array) -> Array:
 
 
 def pair_values(distance: Array, same: Array) -> Array:
-    """For each pair that is the same: a value, such that these vary as the average precision does.
+    """One value per same pair. Their mean is the average precision, and their spread its variation.
 
-    Their mean is the average precision. The precisions above depend on each other and on the
-    different pairs, so their spread says too little about chance. The derivatives of the average
-    precision by the weights of the pairs do not (infinitesimal jackknife). With T_i same pairs
+    The precisions of `pair_precisions` depend on each other and on the different pairs, so their
+    spread is too small for an interval. These values come from the derivatives of the average
+    precision by the weights of the pairs (infinitesimal jackknife). With T_i same pairs
     among N_i pairs up to the distance of pair i, and S same pairs in all, S·∂AP/∂w_j is
     P_j − AP + Σ_i (N_i − T_i)/N_i² for a same pair, and −Σ_i T_i/N_i² for a different one; the sums
     are over same pairs i that are as far as j or farther. The different pairs are dealt out at

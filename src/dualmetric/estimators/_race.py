@@ -119,7 +119,7 @@ class Race:
         scores, finished = self._scores(*mapped, stays)
         number = len(self._queries) - 1
         candidate.parts[number] = scores
-        # rows of one class say the same about new classes, so that `finish` compares classes
+        # rows of one class are no independent evidence about new classes: `finish` compares classes
         rows_differ = self._split.evidence != "default"
         if finished and not stays and rows_differ and self.entrants is None:
             finished = self._leader is None or not is_behind(scores - self._leader)

@@ -413,13 +413,13 @@ class MetricCV(LearnedMetricEstimator):
     def _tries_default_ridge(
         self, rows: Any, supervision: Supervision, families: Sequence[str]
     ) -> bool:
-        """Whether the labels are few, of classes to come, and can be predicted."""
+        """Whether the labels are few, the classes will stay the same, and they can be predicted."""
         least, most = FEW_LABELS
         return (
             isinstance(supervision, Labels)
             and "ridge" in families
             and not isinstance(self.cv, str)
-            and supervision.groups is None  # of a group, rows that are left out are known too well
+            and supervision.groups is None  # leave-one-out leaks within groups
             and least <= len(supervision.known_rows()) <= most
             and predicts_classes(rows, supervision)
         )
