@@ -61,6 +61,14 @@ def test_value_is_float64_and_finite_for_large_float32_margins(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_slope_is_the_derivative(name):
+    loss, z, h = get_loss(name), np.linspace(-7.95, 7.95, 160), 1e-6  # not at a kink
+    difference = (loss.value(z + h) - loss.value(z - h)) / (2 * h)
+    np.testing.assert_allclose(loss.slope(z), difference, atol=1e-8, rtol=1e-8)
+    assert loss.slope(np.array([-1e15, 1e15], dtype=np.float32))[1] == 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_conjugate_is_the_supremum(name):
     # ℓ_*(−β) = sup over z of −βz − ℓ(z); at the ends of the logistic's domain the supremum is
     # approached at infinity: −ℓ(60) = −1e−26

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import expit, xlogy
 
 from ._options import option
 from ._types import Array
@@ -58,12 +58,19 @@ class Loss:
         z = np.asarray(z, dtype=np.float64)
         if self.logistic:
             return np.logaddexp(0.0, -z)
+        # max over b in [0, upper] of b·slack − smoothing/2·b²
+        b, slack = -self.slope(z), np.maximum(1.0 - z, 0.0)
+        return b * slack - 0.5 * self.smoothing * b**2
+
+    def slope(self, z: Array) -> Array:
+        """ℓ′(z), computed in float64; at the kink of the hinge, that of its right side."""
+        z = np.asarray(z, dtype=np.float64)
+        if self.logistic:
+            return -expit(-z)
         slack = np.maximum(1.0 - z, 0.0)
         if self.smoothing == 0.0:
-            return slack
-        # max over b in [0, upper] of b·slack − smoothing/2·b²
-        b = np.minimum(slack / self.smoothing, self.upper)
-        return b * slack - 0.5 * self.smoothing * b**2
+            return -(slack > 0.0).astype(np.float64)
+        return -np.minimum(slack / self.smoothing, self.upper)
 
     def conjugate(self, beta: Array) -> Array:
         """ℓ_*(−β) for β in the dual domain, computed in float64."""
