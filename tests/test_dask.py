@@ -504,7 +504,8 @@ def test_on_a_cluster(kind, held, on_cluster):
     setting = {"shrinkage": 0.4, "all_rows": True, "distance": "cosine", "max_rows": 150, **FEW}
     expected = DuRP(**setting).fit(Stored(), y)
     got = DuRP(**setting).fit(D, labels)
-    assert_allclose(got.metric_.pairwise(X), expected.metric_.pairwise(X), atol=1e-5)
+    # sums over partitions are in another order; of squared distances up to 2, float32 keeps this
+    assert_allclose(got.metric_.pairwise(X), expected.metric_.pairwise(X), atol=5e-5)
     assert_allclose(got.transform(D).compute(), got.metric_.transform(X), atol=1e-6)
     assert got.score(D, labels) == pytest.approx(expected.score(X, y), abs=1e-4)
     if kind != "frame":
