@@ -280,7 +280,7 @@ def test_penalty_of_many_rows_is_chosen_on_held_out_rows(monkeypatch):
 
 def test_held_out_errors_are_those_of_a_fit_on_the_others(monkeypatch):
     X, y = make_data(50, 12)
-    monkeypatch.setattr(ridge, "_ROUGH", 1e-10)
+    monkeypatch.setattr(ridge, "ROUGH", 1e-10)
     alphas = np.array([1.0, 100.0])
     errors = ridge.held_out_errors(X, y, alphas, 1e-10, np.random.default_rng(0))
     held = np.sort(np.random.default_rng(0).choice(50, 10, replace=False))

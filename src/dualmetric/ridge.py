@@ -30,7 +30,9 @@ PENALTIES = np.geomspace(1e-7, 1e2, 19)
 _MAX_STEPS = 2000  # of conjugate gradients
 _HELD_OUT = 2000  # rows at most that penalties are compared on, where rows are not decomposed
 _THIN = 0.1  # share of stored entries below which sparse products are faster than dense ones
-_ROUGH = 1e-2  # residual that is good enough to compare penalties
+ROUGH = 1e-2
+"""Residual of B, relative to XᵀY, that is good enough to compare penalties: on text, mAP changes by
+less than a tenth of a point."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +257,7 @@ def held_out_errors(
     errors = np.full((len(alphas), other.shape[0]), np.inf)
     B, best, n_worse = None, np.inf, 0
     for number in np.argsort(alphas)[::-1]:
-        B, _ = problem.solve(float(alphas[number]), max(tol, _ROUGH), B)
+        B, _ = problem.solve(float(alphas[number]), max(tol, ROUGH), B)
         errors[number] = problem.errors(B, other, codes[held])
         mean = errors[number].mean()
         n_worse = n_worse + 1 if mean > best else 0

@@ -389,7 +389,7 @@ def sq_distances(X: Matrix, left: Array, right: Array, *, threads: bool = True) 
     from . import kernels
 
     kernel = kernels.sq_distances_csr if is_sparse(X) else kernels.sq_distances_dense
-    rows = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
+    rows = (X.data, X.indices, X.indptr, X.shape[1]) if is_sparse(X) else (X,)
     n, out = len(left), np.empty(len(left), dtype=X.dtype)
     smallest = 2000 if threads else n + 1
     return fill_by_threads(kernel, out, *rows, left, right, total=n, smallest=smallest)
@@ -460,11 +460,12 @@ def comparison_graph(index: Array, weight: Array, n_rows: int) -> sp.csr_matrix:
     does the opposite.
     """
     a, b, c, d = index.T
-    rows = np.concatenate([c, d, a, b, a, b, c, d])
-    columns = np.concatenate([c, d, b, a, a, b, d, c])
-    values = np.concatenate([weight] * 4 + [-weight] * 4)
-    graph = sp.csr_matrix((values, (rows, columns)), shape=(n_rows, n_rows))
-    graph.eliminate_zeros()  # of a triplet, the anchor's own entries cancel
+    pairs = np.concatenate([a, c]), np.concatenate([b, d])
+    one_way = sp.csr_matrix((np.concatenate([weight, -weight]), pairs), shape=(n_rows, n_rows))
+    graph = one_way + one_way.T
+    degrees = -np.asarray(graph.sum(axis=1)).ravel()  # so that C·1 = 0
+    graph = sp.csr_matrix(graph + sp.diags_array(degrees, format="csr"))
+    graph.eliminate_zeros()
     return graph
 
 

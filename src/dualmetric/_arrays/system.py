@@ -60,15 +60,19 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
     """Call ``work(start, stop)`` over equal parts of ``range(total)``, one part per thread.
 
     ``work`` must release the GIL to gain from it, and write only to its own part of the output.
-    Parts are at least ``smallest`` long, so that small work stays in this thread.
+    Parts are at least ``smallest`` long, so that small work stays in this thread. This thread does
+    the first part, which saves the time that starting one more thread takes.
     """
     parts = max(1, min(n_threads(), total // max(1, smallest)))
     bounds = [total * part // parts for part in range(parts + 1)]
     if parts == 1:
         work(0, total)
         return
-    with ThreadPoolExecutor(parts) as pool:
-        for done in [pool.submit(work, *pair) for pair in pairwise(bounds)]:
+    first, *others = pairwise(bounds)
+    with ThreadPoolExecutor(len(others)) as pool:
+        started = [pool.submit(work, *pair) for pair in others]
+        work(*first)
+        for done in started:
             done.result()
 
 

@@ -32,7 +32,6 @@ from ..supervision._judged import Judged
 from ._race import Race, better_plain, is_default_ridge, paired
 from .base import Training, generator
 from .dual import DuOri, DuRP
-from .ridge import RidgeMetric
 
 _ALL_DIRECTIONS = 1000
 """Features up to which all directions are found, not the leading ones only."""
@@ -443,7 +442,7 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
             errors = ridge.loo_errors(found, aims, unit * ridge.PENALTIES)
             alpha = values[np.argmin(errors.mean(axis=1))]
         if by_products:
-            B, _ = problem.solve(unit * alpha, RidgeMetric().tol, near)
+            B, _ = problem.solve(unit * alpha, ridge.ROUGH, near)
             near = B
         else:
             B = ridge.coefficients(found, aims, unit * alpha)

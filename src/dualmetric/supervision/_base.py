@@ -455,7 +455,9 @@ class Comparisons(Supervision):
 
     def rows(self) -> Array:
         """Row numbers that occur in any comparison, ascending."""
-        return np.unique(self.index)
+        held = np.zeros(self.index.max(initial=-1) + 1, dtype=bool)
+        held[self.index] = True
+        return np.flatnonzero(held)
 
     def choose(self, n_rows: int, max_rows: int | None, rng: np.random.Generator) -> Array:
         """Rows chosen evenly over all, and every row that a comparison names."""
