@@ -30,18 +30,15 @@ _FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the si
 
 
 def choose(
-    race: Race,
-    most_seconds: float = np.inf,
-    max_components: int | None = None,
-    n_features: int = 0,
+    race: Race, most_seconds: float = np.inf, most_components: float = np.inf
 ) -> dict[str, Any]:
     """Compare the candidates over all splits; returns what becomes fitted attributes.
 
     Candidates whose fit took longer than ``most_seconds``, or that have more directions than
-    ``max_components``, are left out. Where no family is better than the plain distance, this is
-    kept (if it has few enough features itself), or else `RidgeMetric` with its own penalty: see
-    `_default_ridge`. Of those within one standard error of the best, the simplest is chosen: linear
-    before lifted, whitening before ridge before DuRP, few directions before many.
+    ``most_components``, are left out; where that is finite, the plain distance has too many. Where
+    no family is better than the plain distance, it is kept, or else `RidgeMetric` with its own
+    penalty: see `_default_ridge`. Of those within one standard error of the best, the simplest is
+    chosen: linear before lifted, whitening before ridge before DuRP, few directions before many.
 
     What "better" means depends on the evidence that queries can give:
 
@@ -56,8 +53,7 @@ def choose(
     means = estimated_means(scores)
     plain = np.array([one.method == "Euclidean" for one in candidates])
     best_plain = better_plain(scores)
-    most = np.inf if max_components is None else max_components
-    narrow = most < n_features  # then the plain distance is not allowed, however good it is
+    narrow = np.isfinite(most_components)
     in_time = ~plain & np.array([np.max(one.fit_times) <= most_seconds for one in candidates])
     left = [not one.barred and (narrow or not one.dropped) for one in candidates]
     allowed = in_time & np.array(left)
@@ -67,10 +63,10 @@ def choose(
     if any(one.barred for one in candidates):
         allowed &= _scored_most(candidates, allowed)
     if narrow:
-        allowed &= np.array([_width(one) <= most for one in candidates])
+        allowed &= np.array([_width(one) <= most_components for one in candidates])
         if not allowed.any():
             raise ValueError(
-                f"no metric with at most max_components={max_components} directions was tried "
+                f"no metric with at most max_components={most_components} directions was tried "
                 "before the time limit: increase max_components or time_limit"
             )
     place, gain, expected = best_plain, (np.nan, np.nan), float(means[best_plain])

@@ -325,7 +325,8 @@ class MetricCV(LearnedMetricEstimator):
             n_classes = len(np.unique(supervision.y[supervision.known_rows()]))
         search = self._with_lists()
         families = families_of(search, supervision, rows.shape[1])
-        self._check_requirements(supervision, families, rows.shape[1])
+        most = self._most_components(rows.shape[1])
+        self._check_requirements(supervision, families, most)
         default_ridge = self._tries_default_ridge(rows, supervision, families)
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
         race, guards = Race(deadline), []
@@ -354,8 +355,7 @@ class MetricCV(LearnedMetricEstimator):
                 n_done = self._run(field, distance, callback, n_done, n_left)
 
         def chosen() -> dict[str, Any]:
-            seconds = self._seconds_left(begin)
-            return choose(race, seconds, self.max_components, rows.shape[1])
+            return choose(race, self._seconds_left(begin), most)
 
         for number, split in enumerate(supervision.splits(rows, self.cv, scoring, seed)):
             if split.guard:
@@ -373,7 +373,6 @@ class MetricCV(LearnedMetricEstimator):
                 settled = race.out_of_time or (self.cv is None and shown)
         if self.time_limit is not None:  # half of what is left before the refit
             deadline += 0.5 * (1.0 - _RACE_SHARE) * self.time_limit
-        narrow = self.max_components is not None and self.max_components < rows.shape[1]
         guard = Race(deadline)
         while guards:  # until the choice is not worse than the plain distance there
             guard = Race(deadline, race.with_fit_of(choice["kept"]))
@@ -381,27 +380,13 @@ class MetricCV(LearnedMetricEstimator):
                 run(guard, split)
                 drop_worse(guard)
             worse = still_worse(guard)
-            if choice["kept"].key not in worse or narrow:  # then nothing else can be returned
-                break
+            if choice["kept"].key not in worse or np.isfinite(most):
+                break  # in the second case, the plain distance cannot be returned
             race.bar(worse)
             choice = chosen()
-        late = race.out_of_time
-        if learned := race.candidates[2:]:  # those that are in the race would take too long to fit
-            late = not all(one.dropped or one.stays for one in learned)
-        late &= self.time_limit is not None
-        choice["out_of_time_"] = bool(late and np.isnan(choice["gain_interval_"][0]))
-        n_checked = {one.key: len(one.parts) for one in guard.candidates}
-        if guard.out_of_time and n_checked.get(choice["kept"].key, 0) < len(guards):
-            warn(
-                f"time_limit={self.time_limit:g} left too little time to compare the choice with "
-                "the plain distance on documents without judgements: increase time_limit, or set "
-                "cv='queries' to skip this comparison"
-            )
-        if choice["out_of_time_"]:
-            warn(
-                f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
-                "distance is returned; increase time_limit, or pass fewer rows"
-            )
+        choice["out_of_time_"] = self._is_out_of_time(race, choice)
+        if guards:
+            self._warn_of_guard(guard, choice["kept"], len(guards))
         choice |= {
             "cv_results_": results(race),
             "families_": best_of_families(race),
@@ -409,6 +394,29 @@ class MetricCV(LearnedMetricEstimator):
             "new_documents_": on_guard(guard, choice["kept"]) if guard.candidates else None,
         }
         return self._refit(training, choice, scoring, seed)
+
+    def _is_out_of_time(self, race: Race, choice: dict[str, Any]) -> bool:
+        """Whether the time limit left no learned metric to choose; then a warning says so."""
+        late = race.out_of_time
+        if learned := race.candidates[2:]:  # those that are in the race would take too long to fit
+            late = not all(one.dropped or one.stays for one in learned)
+        if self.time_limit is None or not late or not np.isnan(choice["gain_interval_"][0]):
+            return False
+        warn(
+            f"time_limit={self.time_limit:g} is too short to learn a metric: the plain "
+            "distance is returned; increase time_limit, or pass fewer rows"
+        )
+        return True
+
+    def _warn_of_guard(self, guard: Race, kept: Candidate, n_guards: int) -> None:
+        """Warn where the choice was not compared on documents without judgements."""
+        n_checked = {one.key: len(one.parts) for one in guard.candidates}
+        if guard.out_of_time and n_checked.get(kept.key, 0) < n_guards:
+            warn(
+                f"time_limit={self.time_limit:g} left too little time to compare the choice with "
+                "the plain distance on documents without judgements: increase time_limit, or set "
+                "cv='queries' to skip this comparison"
+            )
 
     def _tries_default_ridge(
         self, rows: Any, supervision: Supervision, families: Sequence[str]
@@ -433,8 +441,13 @@ class MetricCV(LearnedMetricEstimator):
                 setattr(new, name, np.asarray(given, dtype=object).tolist())
         return new
 
+    def _most_components(self, n_features: int) -> float:
+        """Directions that the metric may have; infinity where even the plain distance has fewer."""
+        most = np.inf if self.max_components is None else self.max_components
+        return most if most < n_features else np.inf
+
     def _check_requirements(
-        self, supervision: Supervision, families: Sequence[str], n_features: int
+        self, supervision: Supervision, families: Sequence[str], most: float
     ) -> None:
         """Refuse requirements that no candidate meets."""
         if self.require == "faiss" and self.blocks is not None:
@@ -442,13 +455,11 @@ class MetricCV(LearnedMetricEstimator):
                 "require='faiss' cannot be combined with blocks, because FAISS cannot scale "
                 "blocks to length one: leave one of them out"
             )
-        if self.max_components is None or self.max_components >= n_features:
-            return
-        if "dual" not in families and "ridge" not in families:
+        if np.isfinite(most) and "dual" not in families and "ridge" not in families:
             raise ValueError(
-                f"max_components={self.max_components}: all metrics that are tried for "
-                f"{type(supervision).__name__.lower()} have as many directions as features "
-                f"({n_features}); use DuRP with n_components, or increase max_components"
+                f"max_components={most}: all metrics that are tried for "
+                f"{type(supervision).__name__.lower()} have as many directions as features; use "
+                "DuRP with n_components, or increase max_components"
             )
 
     def _seconds_left(self, begin: float) -> float:
