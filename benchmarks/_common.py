@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dualmetric.io.atomic import write_atomically
+from dualmetric.io.atomic import lock, write_atomically
 from dualmetric.paper.fingerprint import CODE, fingerprint
 
 RESULTS = Path(__file__).parent / "results"
@@ -208,9 +208,11 @@ def results(experiment: str, part: str) -> Any:
 
 
 def store(experiment: str, part: str, results: Any, **more: Any) -> None:
-    """Write the line of a part in results/EXPERIMENT.jsonl; ``more`` goes to the environment."""
-    found = records(experiment)
-    found[part] = {
+    """Write the line of a part in results/EXPERIMENT.jsonl; ``more`` goes to the environment.
+
+    Several processes may do this at once.
+    """
+    record = {
         "part": part,
         "commit": commit(),
         "code": measured_code(experiment, part),
@@ -218,8 +220,11 @@ def store(experiment: str, part: str, results: Any, **more: Any) -> None:
         "results": results,
     }
     RESULTS.mkdir(exist_ok=True)
-    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in found.values()]
-    write_atomically(RESULTS / f"{experiment}.jsonl", "".join(lines).encode())
+    with open(RESULTS.parent / "_common.py", encoding="utf-8") as here:
+        lock(here)
+        found = records(experiment) | {part: record}
+        lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in found.values()]
+        write_atomically(RESULTS / f"{experiment}.jsonl", "".join(lines).encode())
     print(f"stored {part} in {experiment}.jsonl")
 
 

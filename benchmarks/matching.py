@@ -13,6 +13,7 @@ import resource
 import subprocess
 import tempfile
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -134,18 +135,26 @@ def guarantee() -> dict[str, Any]:
     for per, generic in ((2, 0.05), (10, 0.05), (10, 0.01), (10, 0.015)):
         name = f"{100 * generic:g} % generic records, each in {per} pairs"
         designs[name] = (hub_pairs, (per, generic), hub_rates, (generic,))
-    found: dict[str, Any] = {}
-    for name, (draw, options, rates, more) in designs.items():
-        for n, share in ((2000, 0.4), (6000, 0.2)):
-            for asked in ASKED[: 5 if n == 6000 else None]:
-                plain = n == 6000 or not options[0] or asked[0] == "recall" or asked[2]
-                for hubs in (False,) if plain else (False, True):
-                    rng = np.random.default_rng(0)
-                    drawn = (draw(rng, n, share, *options) for _ in range(DRAWS))
-                    in_use = (asked[2] or share, *more)
-                    results = broken_share(drawn, asked, hubs, rates, in_use)
-                    found.setdefault(name, {})[described(n, asked, hubs)] = results
-        print(name, json.dumps(rounded(found[name])), flush=True)
+    with ProcessPoolExecutor() as pool:
+        found = dict(zip(designs, pool.map(of_design, designs.values()), strict=True))
+    for name, results in found.items():
+        print(name, json.dumps(rounded(results)), flush=True)
+    return found
+
+
+def of_design(design: tuple[Any, ...]) -> dict[str, Any]:
+    """Broken shares of all that is asked for, with pairs of one design."""
+    draw, options, rates, more = design
+    found = {}
+    for n, share in ((2000, 0.4), (6000, 0.2)):
+        for asked in ASKED[: 5 if n == 6000 else None]:
+            plain = n == 6000 or not options[0] or asked[0] == "recall" or asked[2]
+            for hubs in (False,) if plain else (False, True):
+                rng = np.random.default_rng(0)
+                drawn = (draw(rng, n, share, *options) for _ in range(DRAWS))
+                in_use = (asked[2] or share, *more)
+                results = broken_share(drawn, asked, hubs, rates, in_use)
+                found[described(n, asked, hubs)] = results
     return found
 
 
