@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from .._types import Array
-from ..supervision._base import folds_of
+from ..supervision._checks import folds_of
 
 FORM_NAMES = {
     "logistic": "logistic regression on the distance",

@@ -14,7 +14,7 @@ from .._validation import check_whole
 from ..io import metric_file
 from ..metric import Metric
 from ..supervision import Pairs
-from ..supervision._base import check_index
+from ..supervision._checks import check_index
 from . import _calibration
 from ._bounds import odds_scale
 from ._calibration import FORMS, Calibration, MatchScores

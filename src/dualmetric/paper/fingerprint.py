@@ -32,6 +32,7 @@ CODE = (
     "spaces.py",
     "supervision/__init__.py",
     "supervision/_base.py",
+    "supervision/_checks.py",
     "supervision/labels.py",
     "supervision/sampling.py",
     "supervision/triplets.py",

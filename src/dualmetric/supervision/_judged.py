@@ -18,10 +18,8 @@ from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
 from .._validation import warn
 from ..scatter import Within, within_pairs
-from ._base import (
-    Comparisons,
-    Split,
-    Supervision,
+from ._base import Comparisons, Split, Supervision
+from ._checks import (
     check_groups,
     check_numbers,
     check_pairs,

@@ -14,7 +14,8 @@ from .._rows import choose_rows, with_rare_classes
 from .._types import Array, Matrix
 from .._validation import any_missing, are_missing, check_labels, labels_as_given
 from ..scatter import Within, within_classes
-from ._base import Comparisons, Split, Supervision, check_groups, compact, folds_of, split_by
+from ._base import Comparisons, Split, Supervision
+from ._checks import check_groups, compact, folds_of, split_by
 from .sampling import sample_triplets
 
 MOST_HELD_OUT = 1500

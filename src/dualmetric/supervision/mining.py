@@ -8,7 +8,7 @@ from .._arrays import judged, ops
 from .._options import Option
 from .._rows import open_rows
 from .._types import Array, Matrix
-from ._base import check_pairs
+from ._checks import check_pairs
 
 DEPTH = Option("int", "How many of the nearest documents to look at.", low=1)
 MARGIN = Option("float", "How much farther than a relevant document.", low=-1, optional=True)

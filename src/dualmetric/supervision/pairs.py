@@ -15,10 +15,8 @@ from .._rows import choose_rows, open_rows
 from .._types import Array, Matrix
 from .._validation import refuse_mask, warn
 from ..scatter import Within, within_pairs
-from ._base import (
-    Comparisons,
-    Split,
-    Supervision,
+from ._base import Comparisons, Split, Supervision
+from ._checks import (
     check_groups,
     check_index,
     check_weight,

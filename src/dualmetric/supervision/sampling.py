@@ -19,7 +19,7 @@ from .._arrays.namespace import precision, to_numpy
 from .._options import option
 from .._types import Array, Matrix
 from .._validation import warn
-from ._base import compact, index_type
+from ._checks import compact, index_type
 
 SAMPLERS = ("active", "neighbors")
 _N_NEIGHBORS = 10

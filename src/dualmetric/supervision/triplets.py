@@ -3,7 +3,8 @@
 from typing import Any
 
 from .._types import Array
-from ._base import Comparisons, triplets_as_pairs
+from ._base import Comparisons
+from ._checks import triplets_as_pairs
 
 
 class Triplets(Comparisons):
