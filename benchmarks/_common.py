@@ -220,7 +220,7 @@ def store(experiment: str, part: str, results: Any, **more: Any) -> None:
         "results": results,
     }
     RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS.parent / "_common.py", encoding="utf-8") as here:
+    with open(__file__, encoding="utf-8") as here:  # any file that all of them have
         lock(here)
         found = records(experiment) | {part: record}
         lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in found.values()]

@@ -113,13 +113,16 @@ def glance(key: str, title: str) -> str:
 def at_a_glance() -> str:
     sources = f"{source('peers', SETS)} and {source('chooser', [f'scores {n}' for n in SETS])}"
     return (
-        "## At a glance\n\nOf each kind, the method with the best mean on the test rows is shown: "
-        "that favours peers, since `MetricCV` makes its choice without them. Numbers are means ± "
+        "## At a glance\n\n● marks methods of this library. `MetricCV map` chooses by mAP and "
+        "`MetricCV knn` by 5-NN (`scoring`); each table of this section shows the one that chooses "
+        "by its score. Of each kind, the method with the best mean on the test rows is shown. This "
+        "favours peers, since `MetricCV` does not use the test rows to choose. Numbers are means ± "
         "standard errors over splits. A lead is the mean difference on the same splits, ± half of "
         "its 95 % interval (Student's t, with Nadeau and Bengio's correction for splits that share "
         "rows; not corrected for the number of comparisons). It is bold only where the interval "
-        "does not contain 0. Sets with one official split have no interval, and nothing is bold "
-        "there. Only peers that finished the most splits take part.\n\n"
+        "does not contain 0. Sets with a single split have no interval, and nothing is bold there. "
+        "Of the peers of a kind, only those that finished the largest number of splits are "
+        "compared.\n\n"
         f"{glance('map', 'mAP %')}\n\n{glance('knn', '5-NN %')}\n\nFrom {sources}."
     )
 
@@ -289,8 +292,10 @@ def growth() -> str:
     header = ["growth with", "method", "from, to", "exponent", "CPU seconds"]
     made = table(header, lines) if lines else f"{MISSING.capitalize()}."
     return (
-        "## Growth\n\nThe rows are synthetic. The exponent is the slope of a line through the "
-        "logarithms of size and time: 1 is linear.\n\n"
+        "## Growth\n\nThe rows are synthetic. The last column shows the CPU seconds at sizes that "
+        "grow by the same factor. The exponent is the slope of a line through the logarithms of "
+        "size and time: 1 is linear. A fit uses at most 50,000 rows (`max_rows`), so its time "
+        "hardly grows beyond that.\n\n"
         f"{made}\n\nFrom {source('peers', ['growth'])}."
     )
 

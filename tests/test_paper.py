@@ -1528,9 +1528,9 @@ class TestTables:
         fit(store, "usps", "SPCA", 10, [0.5, 0.5])  # the paper: 41.6 ± 0.4
         fit(store, "20news_libsvm", "DuRP", 10, [0.5])  # a stand-in is not compared
         assert tables.differences(store).rows == [
-            ["usps", "Euclid", "53.6", "53.6", "+0.0", "within the paper's spread"],
-            ["usps", "DuRP", "67.1 ± 1.2", "66.0 ± 1.0", "-1.1", "within the paper's spread"],
-            ["usps", "SPCA", "41.6 ± 0.4", "50.0 ± 0.0", "+8.4", "outside"],
+            ["usps", "Euclid", "53.6", "53.6", "+0.0", "–"],
+            ["usps", "DuRP", "67.1 ± 1.2", "66.0 ± 1.0", "-1.1", "yes"],
+            ["usps", "SPCA", "41.6 ± 0.4", "50.0 ± 0.0", "+8.4", "no"],
         ]
 
     def test_classification(self, store):
@@ -1843,7 +1843,7 @@ class TestPage:
             for said in (
                 "The paper's own data: usps, tdt30.",
                 "A part of the paper's rows: protein_val (part of protein).",
-                "not expected: caltech101_top30_bovw (stand-in for caltech30).",
+                "match the paper's): caltech101_top30_bovw (stand-in for caltech30).",
                 "Not in the paper: digits.",
             ):
                 assert said in first.replace("&#x27;", "'")

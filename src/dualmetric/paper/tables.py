@@ -147,7 +147,7 @@ def differences(store: Store) -> Table:
             difference, spread = 100 * ours.mean - paper.mean, paper.spread
             sizes.setdefault(name, {})[method] = abs(difference)
             inside = abs(difference) <= (spread or 0.0)
-            verdict = "within the paper's spread" if inside else "outside"
+            verdict = "–" if spread is None else "yes" if inside else "no"
             if not inside:
                 remarks |= dict.fromkeys([name, method])
             theirs = f"{paper.mean}" if spread is None else f"{paper.mean} ± {spread}"
@@ -156,7 +156,8 @@ def differences(store: Store) -> Table:
     for method, other in (("LMNN", "LMNN on PCA"), ("LMNN on PCA", "LMNN")):
         if both and all(found[method] < found[other] for found in both):
             remarks[f"{method} is closer"] = None
-    return Table(["data set", "method", "paper", "ours", "difference", ""], rows, remarks)
+    headings = ["data set", "method", "paper", "ours", "difference", "within the paper's spread"]
+    return Table(headings, rows, remarks)
 
 
 def regularisation(store: Store) -> Table:
@@ -224,7 +225,7 @@ def theorem1(store: Store) -> Table:
         [str(rank), f"{m:,}", _over(max, trials, "error"), *_check(trials)]
         for (rank, m), trials in by_rank_and_m(store, "theorem1").items()
     ]
-    return Table(["rank r", "m", "largest error", "bound", ""], rows)
+    return Table(["rank r", "m", "largest error", "bound", "does it hold"], rows)
 
 
 def theorem2(store: Store) -> Table:
@@ -235,7 +236,7 @@ def theorem2(store: Store) -> Table:
         row = [f"{m:,}", _over(max, trials, "error"), *_check(trials), f"{ratio:.2f}"]
         row += [_over(min, trials, key) for key in ("error_of_ones", "size", "diameter")]
         rows.append([*row, _over(max, trials, "gram_error")])
-    headings = ["m", "largest ‖α − α̂‖", "smallest bound", "", "largest ‖α − α̂‖ / b"]
+    headings = ["m", "largest ‖α − α̂‖", "smallest bound", "does it hold", "largest ‖α − α̂‖ / b"]
     headings += ["‖α − 1‖", "‖α‖", "diameter √N", "largest ‖Ĝ − G‖ / ‖G‖"]
     return Table(headings, rows)
 
