@@ -40,12 +40,12 @@ def section(path: Path = RESULTS) -> str:
         text += f"\n\nThe faults were: {kinds}."
     return (
         text
-        + "\n\nOther outcomes would be crashes, hangs of more than 20 seconds, numbers that are "
-        "not finite, metrics that are not positive\nsemi-definite or not identical when the fit is "
-        "repeated, errors of another type or without the name of an argument or\nfile, state "
-        "changed by a failed fit, more than 3 GB of memory, half-written or lost files, commands "
-        "that do not\nresume, and a page that serves what it should refuse or loses what it "
-        "acknowledged."
+        + '\n\nThe column "anything else" counts crashes, hangs of more than 20 seconds, numbers '
+        "that are not finite, metrics that are\nnot positive semi-definite or not identical when "
+        "the fit is repeated, errors of another type or without the name of an\nargument or file, "
+        "state changed by a failed fit, more than 3 GB of memory, half-written or lost files, "
+        "commands that do\nnot resume, and a page that serves what it should refuse or loses what "
+        "it acknowledged."
     )
 
 

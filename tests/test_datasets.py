@@ -329,15 +329,15 @@ def arrays(**changes):
         ({"test_idx": np.array([2, 4])}, "beyond the 4 rows"),
         ({"test_idx": np.array([-1])}, "beyond the 4 rows"),
         ({"test_idx": np.array([1, 2])}, "rows in common"),
-        ({"test_idx": np.array([], dtype=int)}, "not a list of row numbers"),
-        ({"test_idx": np.array([0.5])}, "not a list of row numbers"),
+        ({"test_idx": np.array([], dtype=int)}, "must be a one-dimensional array"),
+        ({"test_idx": np.array([0.5])}, "must be a one-dimensional array"),
         (
             {"test_idx": None, "train_rows": np.array([0, 1]), "test_rows": np.array([1, 2])},
-            "name rows twice",
+            "repeat a row",
         ),
         (
             {"test_idx": None, "train_rows": np.array([0, 1]), "test_rows": np.array([4])},
-            "missing rows",
+            "that the file does not have",
         ),
     ],
 )

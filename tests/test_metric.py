@@ -558,7 +558,7 @@ def test_bad_idf(idf, message):
 
 
 def test_idf_is_given_once():
-    with pytest.raises(ValueError, match="weights counts by tf-idf already"):
+    with pytest.raises(ValueError, match="already weights counts by tf-idf"):
         make_metric().with_idf(IDF).with_idf(IDF)
 
 

@@ -589,7 +589,7 @@ DAMAGED = {
     ),
     "newer version": (
         file_bytes(version=9),
-        "newer dualmetric .format 9, this one reads up to 8.: .*pip install -U dualmetric",
+        "newer dualmetric .format 9, this one reads up to 8.: .*install a newer version",
     ),
     "newer version with other tensors": (
         tensor_bytes({"more": np.ones((1, 2, 3), dtype=int)}, {"dualmetric": header(version=9)}),

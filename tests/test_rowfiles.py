@@ -124,7 +124,7 @@ class TestNpz:
             ),
             ({"X": X, "train_idx": [-1], "test_idx": [3]}, "train_idx has row numbers beyond"),
             ({"X": X, "train_idx": [0, 1], "test_idx": [1]}, "rows in common"),
-            ({"X": X, "train_idx": [0.5], "test_idx": [1]}, "not a list of row numbers"),
+            ({"X": X, "train_idx": [0.5], "test_idx": [1]}, "must be a one-dimensional array"),
             ({"data": [1.0], "indices": [5], "indptr": [0, 1], "shape": [1, 3]}, "damaged"),
             ({"data": [1.0], "indices": [0], "indptr": [0, 9], "shape": [1, 3]}, "damaged"),
             ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, "no array 'shape'; it has"),

@@ -75,8 +75,8 @@ def top_features(
     factor = metric.linear_part().factor
     if factor is None:
         raise ValueError(
-            "this metric is the identity, which has no directions of its own: every feature has "
-            "the same weight"
+            "this metric is the identity, which has no directions and gives every feature the same "
+            "weight: use a learned metric"
         )
     n_directions = factor.shape[1]
     if not isinstance(component, Integral) or not 0 <= component < n_directions:

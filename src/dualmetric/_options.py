@@ -31,8 +31,8 @@ _SECTIONS = """Parameters
     ----------
     metric_ : Metric
         The learned metric, which can be saved and applied elsewhere.
-    components_ : ndarray of shape (rank, n_features_in_)
-        Its directions, one per row.
+    components_ : ndarray of shape (n_directions, n_features_in_)
+        Its directions, one per row; with a lift, they are over its landmarks.
     n_rows_used_, n_rows_in_ : int
         How many rows were learned from, and how many were given.
     n_features_in_ : int
@@ -191,8 +191,8 @@ def distance_option(
         "str",
         default=default,
         help='With "cosine", transformed rows are centred and scaled to length one: often better '
-        f"for text and embeddings. A metric with a single direction always has the Euclidean "
-        f"distance, because the cosine would only be a sign. {note}",
+        f"for text and embeddings. A metric with a single direction always uses the Euclidean "
+        f"distance, because its cosine could only be 1 or −1. {note}",
         choices=("euclidean", "cosine"),
         flag="How vectors are compared: euclidean or cosine.",
     )

@@ -82,8 +82,8 @@ def average_precisions(X: Any, y: Any, queries: Any = None) -> Array:
     Notes
     -----
     Ties are counted without regard to the order of rows, as
-    `sklearn.metrics.average_precision_score` does: the precision at a row counts every row at a
-    distance that is not greater.
+    `sklearn.metrics.average_precision_score` does: the precision at a row counts every row that is
+    as near or nearer.
 
     Distances are computed in float64 as ‖a‖² + ‖b‖² − 2a·b. Dense rows are first moved so that a
     row near the mean is the origin: unlike the mean itself, this keeps integers as integers, so

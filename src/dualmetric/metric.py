@@ -401,7 +401,7 @@ class Metric:
         return np.sqrt(np.maximum(squares, 0.0)).astype(lengths.dtype)
 
     def matrix(self) -> Array:
-        """M = LLᵀ, written out.
+        """M, written out: LLᵀ, with the plain distance ``outside`` and the weights of ``blocks``.
 
         M applies to rows after weighting by tf-idf (and, for the cosine, after scaling their blocks
         to length one), and before the rows are scaled to length one for the cosine. A metric with a
@@ -458,8 +458,8 @@ class Metric:
           Σ_f δ_f (Lz)_f / ‖z‖ = zᵀz / ‖z‖ = ‖z‖.
         - cosine: with α = ‖Lᵀa − c‖ and β = ‖Lᵀb − c‖ the rows are compared at length one, so that
           δ = a/α − b/β and z = Lᵀδ − (1/α − 1/β)c. Features contribute as above, and what the
-          centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". A row
-          without direction (α = 0) counts as zero, 1/α = 0.
+          centre itself adds, −(1/α − 1/β) cᵀz / ‖z‖, is a part of its own named "(centre)". For a
+          row without direction (α = 0), 1/α is taken to be 0.
 
         With tf-idf or blocks, a and b here are the weighted rows. The distances of a metric with a
         lift cannot be split like this and are refused.
@@ -510,12 +510,13 @@ class Metric:
         return _explain.top_features(self, component, feature_names, top)
 
     def truncate(self, rank: int) -> "Metric":
-        """Return the nearest metric of at most the given rank.
+        """Return the nearest metric with at most the given number of directions.
 
         L is first rotated so that its columns are orthogonal, which does not change distances; the
         longest columns are kept. With a lift, columns are orthogonal in the space of the kernel.
         For the cosine, the centre is rotated too, and "nearest" refers to the distance before the
-        scaling.
+        scaling. With ``outside``, the directions that differ most from the plain distance are kept,
+        the plain distance applies in all others, and the rank does not change.
 
         Parameters
         ----------
@@ -525,7 +526,7 @@ class Metric:
         Returns
         -------
         Metric
-            The same metric if it has no more directions than that.
+            A metric with at most this many directions; this metric itself if it has no more.
         """
         check_whole(rank, "rank")
         factor, centre, lift = self.factor, self.centre, self.lift
@@ -564,7 +565,7 @@ class Metric:
             A metric that takes raw counts.
         """
         if self.first.idf is not None:
-            raise ValueError("this metric weights counts by tf-idf already")
+            raise ValueError("this metric already weights counts by tf-idf: leave with_idf out")
         if self.before is not None:
             return self.replaced(before=self.before.with_idf(idf))
         return self.replaced(idf=idf)
@@ -685,7 +686,7 @@ class Metric:
         -------
         dualmetric.teach.notebook.Page
             A notebook shows it. ``page.metric()`` is the metric taught so far, and ``page.stop()``
-            ends it.
+            stops the page (and saves the metric if ``out`` was given).
         """
         # by name: the page is made of metrics, and a metric must not need the page
         return import_module("dualmetric.teach.notebook").show(self, X, texts, **options)

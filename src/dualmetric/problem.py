@@ -50,7 +50,9 @@ class DualOptions:
     strength = 1.0
 
     n_components: int | None = n_components_option(
-        "None keeps all that are positive (the leading 50 above 4,000 features)."
+        "None keeps all that are positive (the leading 50 above 4,000 features). With a prior and "
+        "more than 4,000 features, it is the number of directions in which the prior is corrected; "
+        "None then corrects 50 (200 with fewer than 4,000 rows)."
     )
     n_triplets: int = n_triplets_option()
     sampler: str = sampler_option()
@@ -84,8 +86,8 @@ class DualOptions:
         low=0,
         high=1,
         above=True,
-        flag="Strength of whitening, above 0 and at most 1; smaller is stronger. Try 0.84 for "
-        "text, 0.1 for pixels. 1: none, as in the paper.",
+        flag="Shrinkage of the whitening, above 0 and at most 1; smaller whitens more. Try 0.84 "
+        "for text, 0.1 for pixels. 1: none, as in the paper.",
     )
     power: float = option(
         "float",

@@ -15,8 +15,9 @@ and Δ = V/(λN) links the two (3). The first epoch is the modified SGD of Shale
 A similarity qᵀWd is learned by the same steps, with A_t = q(d⁺ − d⁻)ᵀ and Δ = W − W₀: see
 `Bilinear`.
 
-After a few epochs β depends on the order of the steps. Each epoch has a random order that follows
-from the rows that a comparison names, not from its place in the array: see `random_order`.
+After only a few epochs, β still depends on the order of the steps. Each epoch has a random order
+that follows from the rows that a comparison names, not from its place in the array: see
+`random_order`.
 """
 
 from collections.abc import Callable
@@ -140,9 +141,9 @@ def hashes_of(index: Array) -> Array:
 
 
 def random_order(hashes: Array, rng: np.random.Generator) -> Array:
-    """A random permutation, in which a comparison more or less leaves the others in their order.
+    """A random permutation: if a comparison is added or removed, the others keep their order.
 
-    A permutation of places would be another one. Then a single comparison that rounding lets in
+    A permutation of places would not have this property: a single comparison that rounding lets in
     would change the metric as much as another seed does. Repeated comparisons follow each other,
     and act as one that has the sum of their weights.
     """
@@ -226,8 +227,8 @@ def solve_dual(
     rng : numpy Generator
         Source of the random orders. The same state gives exactly the same result.
     numbers : ndarray of shape (n_rows,), optional
-        Numbers of the rows from which the random orders follow, where Z holds some of the rows:
-        their numbers among all. By default, their numbers in Z.
+        Row numbers that determine the random orders. If Z holds only some of the rows, pass their
+        numbers among all rows. By default, their numbers in Z.
     warm_start : ndarray of shape (n_comparisons,), optional
         Duals to start from; every epoch is then SDCA.
     callback : callable, optional
@@ -235,7 +236,7 @@ def solve_dual(
     shared : dict, optional
         For several λ: the same dict, empty at first, for calls that differ in ``reg`` alone. Inner
         products of comparisons that are visited together are computed by the first call and kept
-        here (1 kB per comparison and epoch), and no objectives are: the history is empty.
+        here (1 kB per comparison and epoch). Objectives are not computed, so the history is empty.
     """
     from ._arrays import kernels
 

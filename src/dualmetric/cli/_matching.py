@@ -21,7 +21,8 @@ Precision = Annotated[
 Recall = Annotated[
     float | None,
     typer.Option(
-        metavar="P", help="Guarantee that at least this share of the same pairs are accepted."
+        metavar="P",
+        help="Guarantee that at least this share of the pairs that are the same is accepted.",
     ),
 ]
 Fpr = Annotated[

@@ -30,7 +30,12 @@ def duplicates(
     confidence: Confidence = CONFIDENCE,
     hubs: Hubs = False,
     k: Annotated[
-        int, typer.Option("-k", min=1, help="Look for at most this many duplicates of each row.")
+        int,
+        typer.Option(
+            "-k",
+            min=1,
+            help="Keep a pair if one of its rows is among this many nearest rows of the other.",
+        ),
     ] = 10,
     linkage: Annotated[str, typer.Option(metavar="NAME", help=_LINKAGE)] = "components",
     ids: Ids = None,
@@ -38,9 +43,9 @@ def duplicates(
 ) -> None:
     """Find duplicates among all rows, as pairs and as clusters.
 
-    By default, the threshold guarantees a precision of 0.99, with 95 % confidence,
-    for pairs like the labelled ones. --precision, --recall or --fpr ask for
-    another guarantee, and --threshold sets the distance itself.
+    By default, the threshold guarantees a precision of 0.99, with 95 %
+    confidence, for pairs like the labelled ones. --precision, --recall or --fpr
+    ask for another guarantee, and --threshold sets the distance itself.
     """
     import numpy as np
 
@@ -82,7 +87,7 @@ def duplicates(
         steps.begin("comparing all rows")
         found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
     if found.n_full:
-        note(f"{found.n_full:,} rows have {k} duplicates and may have more: use a larger -k")
+        note(f"{found.n_full:,} rows are in at least {k} pairs and may have more: use a larger -k")
     left, right = found.pairs.T.tolist()
     labels = list(range(rows.shape[0])) if names is None else names
     word = "row" if names is None else "id"
@@ -122,13 +127,13 @@ def duplicates(
     }
     if fitted.prevalence_ is None:
         note(
-            "thresholds and probabilities hold for pairs drawn like the labelled ones, but all "
-            "pairs of rows were compared here, of which usually far fewer are the same: fit the "
-            "matcher with --prevalence, or check some of the pairs found"
+            "thresholds and probabilities hold for pairs that are drawn like the labelled ones. "
+            "Here all pairs of rows were compared, and usually far fewer of them are the same: fit "
+            "the matcher with --prevalence, or check some of the pairs found"
         )
     if linkage != "complete" and found.cluster_precision < 0.9 * found.pair_precision:
         note(
-            "pairs within clusters are less often right than the pairs found, because chains of "
+            "the clusters contain more wrong pairs than the list of pairs found, because chains of "
             "pairs join different rows: try --linkage complete"
         )
     console = make_console(json)

@@ -16,8 +16,8 @@ MEASURES = {
     "cosine": "the cosine, as sentence-transformers does by default",
 }
 _OUT = (
-    "Where to write. The name decides: .npy (the matrix), .onnx, .faiss, .pt (PyTorch), or a "
-    "folder whose name ends in Dense (a layer of sentence-transformers)."
+    "File or folder to write. Its name decides the format: .npy (the matrix), .onnx, "
+    ".faiss, .pt (PyTorch), or a folder whose name ends in Dense (a layer of sentence-transformers)."
 )
 
 

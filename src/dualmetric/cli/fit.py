@@ -27,7 +27,8 @@ from ._options import (
 SUFFIX = ".safetensors"
 
 _METHOD = (
-    "auto tries many methods and settings, and keeps the best. To use one: "
+    "auto tries many methods and settings, and chooses by their scores on held-out data. To use a "
+    "single method: "
     f"{', '.join(name for name in METHODS if name != 'auto')}."
 )
 _TRIPLETS = (

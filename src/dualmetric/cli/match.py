@@ -17,7 +17,7 @@ _PAIRS = (
 )
 _TEST = "Other labelled pairs, to score the probabilities on."
 _PREVALENCE = (
-    "Share of same pairs among the pairs to decide on, if it differs from their share among the "
+    "Share of the pairs to decide on that are the same, if it differs from this share of the "
     "labelled pairs."
 )
 _REPORT = "Write an HTML page with charts and the worst errors (on --test-pairs, if given)."

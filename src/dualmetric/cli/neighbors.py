@@ -11,8 +11,8 @@ from ._output import check_output, make_console, printable, row_heading, write_j
 
 _QUERY = "Number of a row, counted from 0. Several are separated by commas."
 _QUERIES = (
-    "Queries, if they are rows of another file than DATA: --query then counts its rows, and rows "
-    "of DATA that equal the query are shown, too."
+    "File of queries, if they are not rows of DATA. --query then gives row numbers of this file, "
+    "and rows of DATA that equal the query are shown too."
 )
 
 

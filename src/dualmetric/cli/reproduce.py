@@ -8,8 +8,8 @@ import typer
 
 _QUICK_DATASETS = ("digits", "usps")
 _DATASETS = (
-    "Data sets, separated by commas, as in usps,tdt30. Default: those of the paper, or their "
-    "substitutes, that are available."
+    "Data sets, separated by commas, as in usps,tdt30. Default: digits, and the paper's "
+    "data sets (or their substitutes) that are available."
 )
 _PARTS = (
     "Experiments, separated by commas: statistics, methods, projections, reg, unit, dual, "

@@ -47,8 +47,8 @@ def teach(
 ) -> None:
     """Teach a distance by clicking, on a page in your browser.
 
-    The page can be opened only on this computer. Labels are not learned from: --labels only says
-    which column is not a feature.
+    The page can be opened only on this computer. teach does not learn from
+    labels: --labels only names the column that is not a feature.
     """
     from ._data import column_of, load_metric, read_data, read_lines, read_texts
     from ._output import check_output, make_console, note, writing
@@ -57,7 +57,7 @@ def teach(
         from ..teach.server import Teaching, open_port, serve
     except ImportError as error:
         raise ImportError(
-            f"dualmetric teach needs {error.name}: pip install 'dualmetric[teach]'"
+            f"dualmetric teach needs {error.name}: install it with pip install 'dualmetric[teach]'"
         ) from None
     from ..teach.content import make_content
     from ..teach.session import Session

@@ -60,7 +60,9 @@ def _npz(path: Path) -> LabelledRows:
         if train is not None and test is not None:
             both = np.sort(np.concatenate([train, test]))
             if both[0] < 0 or both[-1] >= len(file.y) or (both[1:] == both[:-1]).any():
-                raise ValueError("train_rows and test_rows name rows twice, or missing rows")
+                raise ValueError(
+                    "train_rows and test_rows repeat a row, or name one that the file does not have"
+                )
     return LabelledRows(file.X, file.y, train, test)
 
 

@@ -359,5 +359,5 @@ class SPCA(DualEstimator):
     rebuilt: ClassVar[bool] = False
 
     n_projections: int = _projections_option(
-        "Number of principal components, which are those of all rows of X."
+        "Number of principal components, computed from all rows that are learned from."
     )

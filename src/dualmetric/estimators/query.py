@@ -138,8 +138,8 @@ class QueryMetric(BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame, row source} of shape (n_documents, n_features)
-            Documents. At most ``max_rows`` of them are learned from, and all that are judged.
-            Arrays on a device are copied to the host.
+            Documents. At most ``max_rows`` of them are chosen to learn from; those that are judged
+            are always used. Arrays on a device are copied to the host.
         y : Positives or Relevance
             Judgements with their queries, such as ``Positives(index, queries=Q)``. Queries may have
             other features than X. ``relative_margin`` applies to distances after one more feature

@@ -136,8 +136,9 @@ class MetricCV(LearnedMetricEstimator):
     refit_time_ : float
         Seconds that learning the chosen metric from all rows took.
     gain_interval_ : tuple of float
-        Interval of the gain of the chosen family over the better plain distance, which holds with
-        at least 95 % confidence. In each draw, the best candidate of the family is judged on
+        Interval of the gain of the chosen family over the better plain distance (if that is kept,
+        of the family with the highest lower end). It holds with at least 95 % confidence.
+        In each draw, the best candidate of the family is judged on
         queries that it was not chosen by. The lower bounds of all families hold simultaneously. NaN
         if no candidate was left to compare: there was no time, or all dropped out.
     out_of_time_ : bool
@@ -178,9 +179,10 @@ class MetricCV(LearnedMetricEstimator):
         "comparisons, a random quarter). If there are few rows, or it is in doubt whether any "
         "metric is better than the plain distances, further quarters follow, up to all four. A "
         'number is the number of folds, as in scikit-learn. "classes" holds out a third of the '
-        "classes, then the others (with few classes, repeated random halves): choose it if the "
-        "metric will be used for classes that it has not seen. Each class then has the same "
-        'weight. For judgements, "queries" holds out queries at random, and "documents" '
+        "classes, then the others (halves of fewer than six classes; with fewer than twelve, "
+        "random splits are repeated): choose it if the metric will be used for classes that it has "
+        "not seen. Each class then has the same weight. "
+        'For judgements, "queries" holds out queries at random, and "documents" '
         "holds out queries about documents that no other query is about. None uses both: it "
         'discards metrics that are worse than the plain distance with "documents", and chooses the '
         'best of the rest with "queries". With groups, whole groups are held out.',
@@ -214,8 +216,9 @@ class MetricCV(LearnedMetricEstimator):
         default=None,
         help='Candidates for ``prior``: None, "identity" or "whitening". By default None and '
         '"identity" for pairs, positives and relevance ("identity" alone above 1,000 features), '
-        'all three for triplets, comparisons and new classes (``cv="classes"``), and None alone '
-        "for other labels.",
+        'all three for triplets and comparisons, "identity" and "whitening" for new classes '
+        '(``cv="classes"``; None as well if ``max_components`` is given), and None alone for other '
+        "labels.",
         type="sequence",
         each=Option("str", "", choices=(None, "identity", "whitening")),
     )

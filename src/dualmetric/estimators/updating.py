@@ -36,8 +36,8 @@ class Updating(LearnedMetricEstimator, DualOptions):
 
     _updating_attributes = """
     updating_ : State
-        After `partial_fit`: what the next update continues from. ``comparisons_`` are then over
-        ``rows_``.
+        After `partial_fit`: what the next update continues from. The row numbers in
+        ``comparisons_`` then refer to ``rows_``.
     rows_ : array or CSR matrix of shape (n_named, n_features_in_)
         After `partial_fit`: the rows that comparisons name.
     ids_ : tuple

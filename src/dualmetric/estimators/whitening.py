@@ -42,7 +42,7 @@ class Whitening(LearnedMetricEstimator):
         low=0,
         high=1,
         above=True,
-        flag="Strength of whitening, above 0 and at most 1; smaller is stronger. 1: none.",
+        flag="Shrinkage of the whitening, above 0 and at most 1; smaller whitens more. 1: none.",
     )
     max_rows: int | None = max_rows_option()
     distance: str = distance_option("cosine", "It does not affect the whitening.")

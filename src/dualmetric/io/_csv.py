@@ -38,7 +38,7 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
                 if len(line) != len(header):
                     raise FileError(
                         f"row {row} (counted from 0) has {len(line)} columns, but the header has "
-                        f"{len(header)}"
+                        f"{len(header)}: give every row one value per column"
                     )
                 layout = layout or _lay_out(header, line, wanted)
                 if layout.label is not None:
@@ -58,7 +58,7 @@ def read_csv(path: Path, wanted: Wanted) -> RowFile:
         except csv.Error as error:
             raise FileError(f"line {lines.line_num} is not csv ({error})") from None
     if layout is None:
-        raise FileError("it has a header but no rows")
+        raise FileError("it has a header but no rows: give at least one row")
     X = np.array(numbers).reshape(-1, len(layout.names))
     y = None if layout.label is None else _forms.labels_of_texts(labels)
     found = RowFile(X, y, layout.names)
@@ -104,7 +104,7 @@ def _lay_out(header: list[str], line: list[str], wanted: Wanted) -> _Layout:
     ids = _forms.id_column_of(header, label, [n for n in names if n not in texts])
     names = [name for name in names if name != ids]
     if not names:
-        raise FileError("it has no column of features")
+        raise FileError("it has no column of features: add at least one column of numbers")
     places = [header.index(name) for name in names]
     whole = places == list(range(len(header)))
     pick: Any = (
@@ -120,7 +120,7 @@ def _lay_out(header: list[str], line: list[str], wanted: Wanted) -> _Layout:
 
 def _check_header(header: Sequence[str]) -> None:
     if not header:
-        raise FileError("it is empty")
+        raise FileError("it is empty: write a header and at least one row")
     if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
         raise FileError("its columns are not separated by commas: save it with commas")
     counted = header == [str(place) for place in range(len(header))]  # as pandas names columns

@@ -282,5 +282,6 @@ def import_extra(module: str, extra: str) -> Any:
             return import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"this needs {module} ({error}): pip install 'dualmetric[{extra}]'", name=module
+            f"this needs {module} ({error}): install it with pip install 'dualmetric[{extra}]'",
+            name=module,
         ) from error

@@ -54,7 +54,7 @@ def choose(
             )
         wanted = vectors or rest
     if not wanted:
-        raise FileError("it has no column of features")
+        raise FileError("it has no column of features: add at least one column of numbers")
     for name in wanted:
         label_column_of(names, name)  # an error that lists the columns, if it is not there
     found = {name: _column(pa, schema.field(name).type, name, file.footer) for name in wanted}

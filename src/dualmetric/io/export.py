@@ -149,7 +149,8 @@ def to_sentence_transformers(metric: Metric, folder: str | os.PathLike[str]) -> 
     Parameters
     ----------
     metric : Metric
-        A metric without tf-idf or a lift, and without rows of length one before its last step.
+        A metric without tf-idf or a lift, which does not scale rows to length one before its last
+        step.
     folder : str or path
         Where ``config.json`` and ``model.safetensors`` are written. The folder is made if needed.
     """

@@ -180,7 +180,9 @@ def read_file(path: Path, key: str, what: str) -> tuple[dict[str, Any], dict[str
     from safetensors import SafetensorError, safe_open
 
     if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a metric file")
+        raise ValueError(
+            f"{path} is a folder, not a metric file: give the path of a .safetensors file"
+        )
     _check_outline(path)
     try:
         with safe_open(path, framework="numpy") as file:
@@ -324,7 +326,7 @@ def _parse(path: Path, text: str, limit: int) -> dict[str, Any]:
     if version > FORMAT_VERSION:
         raise ValueError(
             f"{path} was written by a newer dualmetric (format {reprlib.repr(version)}, this one "
-            f"reads up to {FORMAT_VERSION}): upgrade with pip install -U dualmetric"
+            f"reads up to {FORMAT_VERSION}): install a newer version"
         )
     n_features, names, info = (header.get(key) for key in ("n_features", "feature_names", "info"))
     if type(n_features) is not int or n_features < 1 or not isinstance(info, dict):

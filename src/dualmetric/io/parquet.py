@@ -53,8 +53,8 @@ class ParquetRows:
         float64. There is one chunk for each row group, so that
         ``dask.array.from_array(rows, chunks=rows.chunks)`` reads each once.
     feature_names, label_column : tuple of str or None, str or None
-        Names of the columns, if the features are not one column of vectors; and of the column, or
-        the ``name=value`` folders, with the labels.
+        Names of the feature columns (None if the features are one column of vectors), and the name
+        of the column, or of the ``name=value`` folders, that holds the labels.
     id_column : str or None
         Name of a column such as ``id`` that is not a feature; see `ids`.
     files : tuple of Path
@@ -210,9 +210,10 @@ def open_parquet(
 ) -> ParquetRows:
     """Open a Parquet file, or a folder of them, as rows that are read when they are needed.
 
-    Only the footers of the files are read, so some missing numbers are found later. All files must
-    have the same columns. Rows come in the order of the files' paths (``part-10`` is before
-    ``part-2``); names that begin with ``_`` or ``.`` are ignored. Needs ``dualmetric[parquet]``.
+    Only the footers of the files are read, so missing numbers may be found only when the rows are
+    read. All files must have the same columns. Rows come in the order of the files' paths
+    (``part-10`` is before ``part-2``); names that begin with ``_`` or ``.`` are ignored. Needs
+    ``dualmetric[parquet]``.
 
     Parameters
     ----------
@@ -271,7 +272,7 @@ def open_parquet(
                 groups.append(_Group(file, number, first, n_rows))
             first += n_rows
     if not groups:
-        raise ValueError(f"{path} has no rows")
+        raise ValueError(f"{path} has no rows: give a file with at least one row")
     return ParquetRows(groups, features, label, ids)
 
 

@@ -74,8 +74,8 @@ def read_rows(
     label_column : str, optional
         Column of a ``.csv`` or ``.parquet`` file with the labels; by default ``label`` or ``y``.
     n_features : int, optional
-        Number of features to pad svmlight rows to, in which the last features may be zero in all
-        rows.
+        Number of features of svmlight rows. The file does not store it, so rows are padded with
+        zeros to this width.
     columns, drop : sequence of str, optional
         Columns of a ``.csv`` or ``.parquet`` file that are the features, in this order, and columns
         that are left out. By default all columns are features, except for the labels and for text
@@ -295,7 +295,7 @@ def _check(rows: RowFile) -> None:
     if X.ndim != 2 or not all(X.shape):
         raise FileError(f"rows of features are needed, but it holds an array of shape {X.shape}")
     if X.dtype.kind not in "fiub":
-        raise FileError(f"it holds {X.dtype}, not numbers")
+        raise FileError(f"it holds {X.dtype}, not numbers: save the rows as float32 or float64")
     n, d = X.shape
     # rows that are not in memory are checked block by block when they are used
     if not is_source(X) and len(bad := rows_not_finite(X)):
@@ -304,11 +304,14 @@ def _check(rows: RowFile) -> None:
             "numbers, or drop the row"
         )
     if rows.ids is not None and rows.ids.shape != (n,):
-        raise FileError(f"it has ids of shape {rows.ids.shape} for {n:,} rows")
+        raise FileError(f"it has ids of shape {rows.ids.shape} for {n:,} rows: give one per row")
     if y is not None and len(y) != n:
-        raise FileError(f"it has {len(y):,} labels for {n:,} rows")
+        raise FileError(f"it has {len(y):,} labels for {n:,} rows: give one label per row")
     if rows.feature_names is not None and len(rows.feature_names) != d:
-        raise FileError(f"it has {len(rows.feature_names):,} feature names for {d:,} features")
+        raise FileError(
+            f"it has {len(rows.feature_names):,} feature names for {d:,} features: give one "
+            "name per feature"
+        )
     if rows.class_names is not None and not _are_places(y, len(rows.class_names)):
         raise FileError(
             f"it has {len(rows.class_names):,} class_names, so its labels must be numbers from 0 "
@@ -317,12 +320,16 @@ def _check(rows: RowFile) -> None:
     if rows.train_idx is not None and rows.test_idx is not None:
         for name, numbers in (("train_idx", rows.train_idx), ("test_idx", rows.test_idx)):
             if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
-                raise FileError(f"{name} is not a list of row numbers")
+                raise FileError(f"{name} must be a one-dimensional array of row numbers")
             if not _are_places(numbers, n):
-                raise FileError(f"{name} has row numbers beyond the {n:,} rows")
+                raise FileError(
+                    f"{name} has row numbers beyond the {n:,} rows: they go from 0 to {n - 1:,}"
+                )
         both = np.concatenate([rows.train_idx, rows.test_idx])
         if len(np.unique(both)) < len(both):
-            raise FileError("train_idx and test_idx have rows in common, or repeat some")
+            raise FileError(
+                "train_idx and test_idx have rows in common, or repeat some: name each row once"
+            )
 
 
 def _are_places(numbers: Array | None, n: int) -> bool:

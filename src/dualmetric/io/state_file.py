@@ -98,7 +98,7 @@ def load(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Base, Kept]
     if type(version) is int and version > VERSION:
         raise ValueError(
             f"{path} was written by a newer dualmetric (format {reprlib.repr(version)}, this one "
-            f"reads {VERSION}): upgrade with pip install -U dualmetric"
+            f"reads {VERSION}): install a newer version"
         )
     try:
         return _made(header, tensors)

@@ -43,7 +43,7 @@ class Duplicates:
     threshold : Threshold or float
         The threshold that was used.
     n_full : int
-        Number of rows with ``k`` close neighbours, which may have more.
+        Number of rows in at least ``k`` pairs; they may have more close neighbours.
     """
 
     pairs: Array

@@ -54,9 +54,9 @@ class Matcher(BaseEstimator):
     """Decide whether two rows are the same, from their distance.
 
     A matcher turns distances into probabilities of a match, and finds thresholds with a guarantee.
-    The labelled pairs must *not* be those that the metric was learned from. Same pairs that a
-    metric was learned from are closer than new ones: the probabilities would be too high, and the
-    guarantee would not hold.
+    The labelled pairs must *not* be those that the metric was learned from. Among the pairs that a
+    metric was learned from, those that are the same are closer than such pairs usually are: the
+    probabilities would be too high, and the guarantee would not hold.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Matcher(BaseEstimator):
             The entity of each row. Pairs that share an entity are not independent evidence. By
             default ``y.groups``; without these, each row is an entity of its own.
         prevalence : float, optional
-            Share of same pairs among the target pairs, if it differs from their share among the
+            Share of the target pairs that are the same, if it differs from this share of the
             labelled pairs. Apart from that, the distances of same pairs are assumed to have the
             same distribution in both, and so are those of different pairs.
 
@@ -259,9 +259,9 @@ class Matcher(BaseEstimator):
         precision, recall, fpr : float, optional
             The rate to guarantee. Give only one of them; without any, ``precision=0.99`` is used.
             ``precision``: at least this share of the accepted pairs is the same. ``recall``: at
-            least this share of the same pairs is accepted. ``fpr``: at most this share of the
-            different pairs is accepted. The result is the loosest threshold that is known to meet
-            the target (for ``recall``, the strictest).
+            least this share of the pairs that are the same is accepted. ``fpr``: at most this share
+            of the different pairs is accepted. The result is the loosest threshold that is known to
+            meet the target (for ``recall``, the strictest).
         confidence : float, default=0.95
             If labelled pairs were drawn many times, at least this share of the thresholds would
             keep the guarantee. It holds for target pairs that are drawn in the same way as the
@@ -325,7 +325,7 @@ class Matcher(BaseEstimator):
         precision : float, default=0.99
             At least this share of the pairs up to the first threshold is the same.
         recall : float, default=0.99
-            At least this share of the same pairs lies within the second threshold.
+            At least this share of the pairs that are the same lies within the second threshold.
         confidence : float, default=0.95
             Confidence of each of the two guarantees.
         hubs : bool, default=False

@@ -258,8 +258,8 @@ class Comparisons(Supervision):
     def check(self, n_rows: int) -> Self:
         """Return the same, checked.
 
-        Comparisons of a pair with itself are left out with a warning, and those of weight 0
-        without.
+        Comparisons of a pair with itself are left out with a warning. Those of weight 0 are left
+        out without a warning.
         """
         index = check_index(self.index, self._columns, self._what, n_rows)
         for one, other in self._different:
@@ -277,8 +277,8 @@ class Comparisons(Supervision):
         silent = same_pair | (weight == 0)
         if silent.all():
             raise ValueError(
-                "every comparison compares a pair of rows with itself or has weight 0: there is "
-                "nothing to learn from"
+                "every comparison compares a pair of rows with itself or has weight 0, so there is "
+                "nothing to learn from: compare two different pairs, with weights above 0"
             )
         if same_pair.any():
             warn(

@@ -39,7 +39,8 @@ class Labels(Supervision):
     ----------
     y : array-like of shape (n_rows,)
         Numbers, strings or objects that can be sorted. Rows whose label is missing (NaN, None or
-        pandas.NA) are used for whitening only, as one more class.
+        pandas.NA) are not compared. They may still count for the unit of length, the centre, the
+        landmarks of a lift and, as one more class, for whitening.
     unknown : object, optional
         Another value of y that marks rows without a label. By default every value that is not
         missing is a class, including −1.

@@ -61,7 +61,7 @@ def sample_triplets(
     """Sample distinct triplets from labels: an array of shape (n, 3).
 
     At most ``n_triplets`` are drawn. "neighbors" may give fewer; where "active" finds fewer, those
-    found are returned with a warning. Active is ‖x_i − x_k‖² − ‖x_i − x_j‖² < margin.
+    found are returned with a warning. A triplet is active if ‖x_i − x_k‖² − ‖x_i − x_j‖² < margin.
     """
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {', '.join(SAMPLERS)}; got {sampler!r}")
