@@ -17,7 +17,8 @@ MEASURES = {
 }
 _OUT = (
     "File or folder to write. Its name decides the format: .npy (the matrix), .onnx, "
-    ".faiss, .pt (PyTorch), or a folder whose name ends in Dense (a layer of sentence-transformers)."
+    ".faiss, .pt (PyTorch), or a folder whose name ends in Dense (a layer of "
+    "sentence-transformers)."
 )
 
 
