@@ -361,10 +361,10 @@ class TestJudged:
                     stream.write(",".join([f"{mark}{row}", *map(repr, values)]) + "\n")
         clicks = table[table[:, 2] > 0, :2].tolist()
         Path("ids.csv").write_text("".join(f"q{q},d{d}\n" for q, d in clicks))
-        Path("half.csv").write_text("query,document\n" + "".join(f"{q},d{d}\n" for q, d in clicks))
+        Path("head.csv").write_text("query,document\n" + Path("ids.csv").read_text())
         run("fit", "x.npy", "--queries", "q.npy", "--positives", "c.csv", "-o", "expected")
         base = ("x.csv", "--ids", "key", "--queries", "q.csv", "--query-ids", "asked")
-        for name in ("ids.csv", "half.csv"):
+        for name in ("ids.csv", "head.csv"):
             run("fit", *base, "--positives", name, "-o", "m")
             found, expected = Metric.load("m"), Metric.load("expected")
             np.testing.assert_array_equal(found.factor, expected.factor)
@@ -378,7 +378,7 @@ class TestJudged:
         assert line.endswith(": to use ids, name their column or file with --ids")
         Path("ids.csv").write_text("q0,d0\nq1,q1\n")
         line = refused("fit", *base, "--positives", "ids.csv")
-        assert line.endswith("line 2: the id 'q1' was not found in --ids: correct the id")
+        assert line.endswith("not found in column key (ids look like 'd0'): correct the id")
         line = refused("evaluate", "m", "x.csv", "--query-ids", "asked", "--positives", "c.csv")
         assert line == "--query-ids names the rows of --queries: give both or neither"
 

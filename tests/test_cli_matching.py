@@ -30,7 +30,8 @@ def files(folder):  # noqa: F811
         writer = csv.writer(stream)
         writer.writerow(["a", "b", "id", "c", "d"])
         writer.writerows([x[0], x[1], f"00{row}", x[2], x[3]] for row, x in enumerate(X))
-    np.savetxt("p.csv", np.c_[pairs.index, pairs.same], fmt="%d", delimiter=",")
+    table = np.c_[pairs.index, pairs.same]
+    np.savetxt("p.csv", table, fmt=("00%d", "00%d", "%d"), delimiter=",")
     Metric(None, feature_names=list("abcd"), n_features=4).save("m.safetensors")
     return X, pairs
 
@@ -92,7 +93,8 @@ def test_pairs_may_name_rows_by_their_ids(files):
         "--ids: 'name' is neither a file nor a column of d.csv: its columns are a, b, id, c, d"
         in missing
     )
-    assert "line 2: the id 'nobody' was not found in --ids: correct" in refused(*arguments)
+    line = refused(*arguments)
+    assert "line 2: the id 'nobody' was not found in column id (ids look like '000'): corr" in line
     with open("twice.txt", "w") as stream:
         stream.writelines(f"{max(row, 1)}x\n" for row in range(400))
     with open("bad.csv", "w") as stream:
@@ -102,7 +104,29 @@ def test_pairs_may_name_rows_by_their_ids(files):
     with open("bad.csv", "w") as stream:
         stream.write("3y,4y,1\n")
     line = refused("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", "bad.csv")
-    assert "line 1 must be 2 ids or row numbers, and 1 (the same) or 0 (not)" in line
+    assert "line 1: the id '3y' was not found in column id" in line
+    with open("bad.csv", "w") as stream:
+        stream.write("000,001,yes\n")
+    line = refused("match", "m.safetensors", "d.csv", "--ids", "id", "--pairs", "bad.csv")
+    assert "line 1 must be 2 ids, and 1 (the same) or 0 (not)" in line
+
+
+def test_whole_numbers_are_ids_where_ids_are_given(files):
+    _, pairs = files
+    np.savetxt("rows.csv", np.c_[pairs.index, pairs.same], fmt="%d", delimiter=",")
+    arguments = ("match", "m.safetensors", "d.csv", "--pairs", "rows.csv")
+    first = pairs.index[0, 0]
+    said = (
+        f"line 1: the id '{first}' was not found in column id (ids look like '000'): write the "
+        "ids, or leave out --ids to use row numbers"
+    )
+    assert said in refused(*arguments, "--ids", "id")
+    with open("ids.txt", "w") as stream:
+        stream.writelines(f"x{row}\n" for row in range(400))
+    assert said.replace("column id", "ids.txt").replace("'000'", "'x0'") in refused(
+        *arguments, "--ids", "ids.txt"
+    )
+    run(*arguments)
 
 
 def test_info_shows_the_matcher(files):

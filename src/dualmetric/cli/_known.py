@@ -53,6 +53,14 @@ class _Table(NamedTuple):
     lines: list[int] | None = None  # of a text file
 
 
+class _Calls(NamedTuple):
+    """What the rows of a column of row numbers are called."""
+
+    flag: str
+    names: Sequence[Any] | None  # None where they have numbers only
+    given: str | None  # the file or column of the names
+
+
 # --- which file ------------------------------------------------------------------------------
 
 
@@ -94,10 +102,12 @@ def read_known(
     queries: Path | None = None,
     names: Sequence[Any] | None = None,
     query_ids: str | None = None,
+    ids_from: str | None = None,
 ) -> Any:
     """An object of `dualmetric.supervision`, checked against the rows of DATA.
 
-    Lines of text may have ``names`` of rows instead of their numbers, and ids of queries.
+    Lines of text have ``names`` of rows instead of their numbers where these are given, from the
+    file or column ``ids_from``, and ids of queries where ``query_ids`` names them.
     """
     flag, path = source
     kind = _KINDS[flag]
@@ -106,7 +116,7 @@ def read_known(
         ids = [_read_ids(data / f"{name}.jsonl") for name in ("queries", "corpus")]
         _check_count(vectors_of(data, "corpus"), rows, data / "corpus.jsonl", ids[1])
         queries = vectors_of(data, "queries")
-    calls = [("--ids", names)] * kind.n_numbers  # what rows are called, by column
+    calls = [_Calls("--ids", names, ids_from)] * kind.n_numbers  # by column
     if queries is not None:
         try:
             column = column_of(queries, query_ids, "--query-ids")
@@ -117,7 +127,7 @@ def read_known(
             named = ids is not None or str(error).startswith("--")
             raise ValueError(str(error) if named else f"--queries: {error}") from error
         called = read_ids(queries, query_ids, asked.shape[0], "--query-ids")
-        calls[0] = ("--query-ids", called)
+        calls[0] = _Calls("--query-ids", called, query_ids)
         if ids is not None:
             _check_count(queries, asked, data / "queries.jsonl", ids[0])
     if not path.is_file():
@@ -204,7 +214,7 @@ def _read_ids(path: Path) -> dict[str, int]:
     return found
 
 
-def _read(path: Path, flag: str, kind: _Kind, ids: Any, calls: list[Any]) -> Any:
+def _read(path: Path, flag: str, kind: _Kind, ids: Any, calls: list[_Calls]) -> Any:
     """A `_Table`, or a sparse matrix of judgements."""
     if flag == "comparisons" and path.suffix == ".jsonl":
         return _read_judgements(path)
@@ -251,17 +261,16 @@ def _table(found: Array, kind: _Kind) -> _Table:
     return _Table(found[:, : kind.n_numbers], values)
 
 
-def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
+def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[_Calls]) -> _Table:
     """Lines with commas, or tabs in a ``.tsv``; of a folder in BEIR's layout, ids of rows.
 
-    ``calls`` has an option and the ids that it gives, or None, for each column of row numbers.
+    ``calls`` says for each column of row numbers whether it has ids instead.
     """
-    flags = [flag for flag, _ in calls]
+    flags = [called.flag for called in calls]
     numbers_of: dict[str, dict[str, list[int]]] = {flag: {} for flag in flags}
-    for flag, names in dict(calls).items():
-        for row, name in enumerate(names or ()):
-            numbers_of[flag].setdefault(str(name), []).append(row)
-    by_name: set[str] = set()  # options whose ids are used
+    for called in dict(zip(flags, calls, strict=True)).values():
+        for row, name in enumerate(called.names or ()):
+            numbers_of[called.flag].setdefault(str(name), []).append(row)
     mark, between = ("\t", "tabs") if path.suffix == ".tsv" else (",", "commas")
     index: list[list[int]] = []
     values: list[float] = []
@@ -272,27 +281,22 @@ def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
         numbers, more = cells[: kind.n_numbers], cells[kind.n_numbers :]
         if kind.make is Pairs:  # as a data frame writes them
             more = [_TRUTH.get(cell.lower(), cell) for cell in more]
-        if n_columns is None:
-            by_name = {
-                flag for flag, cell in zip(flags, numbers, strict=False) if cell in numbers_of[flag]
-            }
-        values_found = by_name or any(map(is_number, [*numbers, *more]))
-        if not line.strip() or (place == 1 and not values_found):
-            continue  # blank, or a header
+        is_known = any(cell in numbers_of[flag] for flag, cell in zip(flags, numbers, strict=False))
+        is_header = place == 1 and not is_known and not any(map(is_number, [*numbers, *more]))
+        if not line.strip() or is_header:
+            continue
         is_right = len(cells) in kind.columns and all(map(is_number, more))
         odd = None  # the option that could say what the cells are that are no row numbers
         if ids is None:
             cells_of = zip(flags, numbers, strict=False)
-            plain = (pair for pair in cells_of if pair[0] not in by_name)
+            plain = (pair for pair in cells_of if not numbers_of[pair[0]])
             odd = next((flag for flag, cell in plain if not _NUMBER.fullmatch(cell)), None)
             is_right = is_right and odd is None
         if not is_right or len(cells) != (n_columns or len(cells)):
             what = kind.line if ids is None else "a query-id, a corpus-id and a score"
             if any(numbers_of.values()):
-                what = what.replace("row numbers", "ids or row numbers")
-            hint = ""
-            if odd is not None and not numbers_of[odd]:
-                hint = f": to use ids, name their column or file with {odd}"
+                what = what.replace("row numbers", "ids")
+            hint = "" if odd is None else f": to use ids, name their column or file with {odd}"
             raise ValueError(
                 f"line {place} must be {what}, separated by {between}; got {line[:40]!r}{hint}"
             )
@@ -302,8 +306,10 @@ def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
         else:
             index.append(
                 [
-                    _row_of(cell, numbers_of[flag], flag, place) if flag in by_name else int(cell)
-                    for flag, cell in zip(flags, numbers, strict=True)
+                    _row_of(cell, numbers_of[called.flag], called, place)
+                    if numbers_of[called.flag]
+                    else int(cell)
+                    for called, cell in zip(calls, numbers, strict=True)
                 ]
             )
         values.extend(map(float, more))
@@ -313,13 +319,24 @@ def _read_text(path: Path, kind: _Kind, ids: Any, calls: list[Any]) -> _Table:
     return _Table(table, np.array(values) if has_values else None, lines)
 
 
-def _row_of(name: str, numbers_of: dict[str, list[int]], flag: str, place: int) -> int:
+def _row_of(name: str, numbers_of: dict[str, list[int]], called: _Calls, place: int) -> int:
     found = numbers_of.get(name, [])
-    if len(found) != 1:
-        what = f"was not found in {flag}: correct the id"
-        if found:
-            what = f"belongs to rows {found[0]} and {found[1]}: ids must be unique"
-        raise ValueError(f"line {place}: the id {name!r} {what}")
+    if len(found) > 1:
+        raise ValueError(
+            f"line {place}: the id {name!r} belongs to rows {found[0]} and {found[1]}: ids must be "
+            "unique"
+        )
+    if not found:
+        where = str(called.given)
+        if not Path(where).is_file():
+            where = f"column {where}"
+        remedy = "correct the id"
+        if _NUMBER.fullmatch(name):
+            remedy = f"write the ids, or leave out {called.flag} to use row numbers"
+        raise ValueError(
+            f"line {place}: the id {name!r} was not found in {where} (ids look like "
+            f"{next(iter(numbers_of))!r}): {remedy}"
+        )
     return found[0]
 
 

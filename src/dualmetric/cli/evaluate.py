@@ -118,7 +118,7 @@ def evaluate(
         file, rows = read_data_for(learned, data, column_of(data, ids) or labels)
         if source is not None:
             row_ids = read_ids(data, ids, rows.shape[0])
-            known = read_known(source, data, file, rows, queries, row_ids, query_ids)
+            known = read_known(source, data, file, rows, queries, row_ids, query_ids, ids)
             unseen, held_out = not_learned_from(learned, known, rows)
             if unseen is not None:
                 known = unseen

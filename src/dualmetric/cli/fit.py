@@ -149,7 +149,7 @@ def fit(
         row_ids = read_ids(data, ids, rows.shape[0])
         known = described = None
         if source is not None:
-            known = read_known(source, data, file, rows, queries, row_ids, query_ids)
+            known = read_known(source, data, file, rows, queries, row_ids, query_ids, ids)
         asked = None if test is None else read_test_data(file, test, labels)
         if noun == "rows":
             share, train, held_out = _learning.split_rows(file, holdout, test is not None, seed)

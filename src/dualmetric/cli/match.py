@@ -81,7 +81,7 @@ def match(
         file, rows, names = read_with_ids(learned, data, ids)
         entities = read_lines(groups, "--groups", rows.shape[0], "row")
         lines = read_texts(texts, data, rows.shape[0])
-        known = read_known(("pairs", pairs), data, file, rows, names=names)
+        known = read_known(("pairs", pairs), data, file, rows, names=names, ids_from=ids)
         known, are_old = not_learned_from(learned, known, rows)
         if known is None:
             raise ValueError(
@@ -95,7 +95,7 @@ def match(
                 "out are used"
             )
         if test_pairs is not None:
-            test = read_known(("pairs", test_pairs), data, file, rows, names=names)
+            test = read_known(("pairs", test_pairs), data, file, rows, names=names, ids_from=ids)
             if not_learned_from(learned, test, rows)[1]:
                 raise ValueError(
                     f"--test-pairs: {metric} was learned from the pairs in {test_pairs}, so scores "
