@@ -1025,6 +1025,7 @@ class TestEvaluate:
             (["--report", "a.html", "--texts", "t.txt"], "t.txt has 2 lines for 300 rows"),
             (["--report", "a.html", "--texts", "no.txt"], "no.txt does not exist"),
             (["--names", "t.txt"], "--names: t.txt has 2 lines for 6 features"),
+            (["--report", "r.pdf"], "--report: reports are written as .html; got r.pdf"),
             (
                 ["--report", "a.html", "--texts", "t.txt", "--image-shape", "2x3"],
                 "--texts and --image-shape cannot be combined",
@@ -1762,10 +1763,11 @@ class TestBadInput:
             ["fit", data, "-o", "m"],
         ):
             assert refused(*arguments) == f"{arguments[-1]} {said}"
-        done = call("evaluate", learned, data, "--report", "a.npy")
-        assert done.stderr == f"dualmetric: a.npy {said}\n"
+        (folder / "a.html").write_text("before")
+        done = call("evaluate", learned, data, "--report", "a.html")
+        assert done.stderr == f"dualmetric: a.html {said}\n"
         assert done.exit_code == 2
-        assert left(folder) == ["a.npy", "m"]
+        assert left(folder) == ["a.html", "a.npy", "m"]
         assert {(folder / name).read_text() for name in left(folder)} == {"before"}
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")

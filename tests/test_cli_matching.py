@@ -268,6 +268,8 @@ def test_refusals(files):
     assert "clusters must be" in refused(*base, "--threshold", 0.1, "--linkage", "single")
     assert "--texts needs --report, the page that shows them" in refused(*BASE, "--texts", "d.csv")
     assert "metric files must end in" in refused(*BASE, "-o", "m.onnx")
+    line = refused(*BASE, "--report", "r.pdf")
+    assert "--report: reports are written as .html; got r.pdf" in line
     assert "'nothing'" in refused(*BASE[:-1], "nothing")
     assert "400 rows" in refused(*BASE, "--groups", "p.csv") or "lines for 400 rows" in refused(
         *BASE, "--groups", "p.csv"

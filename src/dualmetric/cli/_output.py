@@ -88,6 +88,13 @@ def check_output(path: Path | None, option: str, *inputs: Path | None) -> None:
             )
 
 
+def check_report(path: Path | None, *inputs: Path | None) -> None:
+    """Raise now if the page cannot be written, or if its name ends like another kind of file."""
+    check_output(path, "--report", *inputs)
+    if path is not None and path.suffix.lower() not in ("", ".html", ".htm"):
+        raise ValueError(f"--report: reports are written as .html; got {path.name}")
+
+
 def _obstacle(path: Path) -> str | None:
     """Why a file cannot be written, as far as that shows without writing."""
     if path.is_dir():

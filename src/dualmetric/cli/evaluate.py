@@ -57,7 +57,7 @@ def evaluate(
     from ._known import noun_of, query_names, read_known, source_of
     from ._learning import rows_to_evaluate, take_at_most
     from ._matching import read_ids
-    from ._output import check_output, make_console, note, write_file, write_json
+    from ._output import check_output, check_report, make_console, note, write_file, write_json
     from ._progress import show_steps
     from ._scores import (
         gains_of,
@@ -76,7 +76,7 @@ def evaluate(
         raise ValueError("--query-ids names the rows of --queries: give both or neither")
     text_file = Path(texts) if texts else None
     inputs = (metric, data, *given.values(), queries, text_file, names)
-    check_output(report, "--report", *inputs)
+    check_report(report, *inputs)
     check_output(json, "--json", *inputs, report)
     if report is None and (texts is not None or image_shape is not None):
         raise ValueError("--texts and --image-shape need --report, the page that shows them")

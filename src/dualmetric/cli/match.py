@@ -57,12 +57,20 @@ def match(
     from ._judging import not_learned_from
     from ._known import read_known
     from ._matching import find_threshold, read_with_ids, threshold_record
-    from ._output import check_output, make_console, note, write_file, write_json, writing
+    from ._output import (
+        check_output,
+        check_report,
+        make_console,
+        note,
+        write_file,
+        write_json,
+        writing,
+    )
     from ._progress import show_steps
 
     read = (data, pairs, groups, test_pairs, Path(texts) if texts else None)
     inputs = (metric, *read)
-    check_output(report, "--report", *inputs)
+    check_report(report, *inputs)
     check_output(json, "--json", *inputs, report)
     check_output(out, "--out", *read, report)
     if out.suffix not in ("", SUFFIX):
