@@ -398,7 +398,7 @@ class TestFit:
 
     def test_one_class(self, folder):
         np.savez("a.npz", X=make_rows(30)[0], y=np.zeros(30, dtype=np.int64))
-        assert "y has only one class (0): " in refused("fit", "a.npz")
+        assert "a.npz: all " in refused("fit", "a.npz")
 
     def test_unknown_method(self, data, folder):
         line = refused("fit", data, "--method", "itml")
@@ -513,7 +513,26 @@ class TestHeldOut:
 
     def test_too_few(self):
         np.savez("a.npz", X=make_rows(6)[0], y=np.arange(6))
-        assert refused("fit", "a.npz").startswith("only 0 of 6 rows share their class")
+        arguments = ("fit", "a.npz", "--method", "euclidean")
+        assert refused(*arguments).startswith("only 0 of 6 rows share their class")
+
+    @pytest.mark.parametrize("method", ["auto", "durp", "ridge"])
+    def test_labels_that_tell_nothing(self, method):
+        np.savez("a.npz", X=make_rows(6)[0], y=np.arange(6))
+        for holdout in ((), ("--holdout", 0)):
+            assert refused("fit", "a.npz", "--method", method, *holdout) == (
+                "a.npz: every row has a class of its own (6 classes in 6 rows): are these ids "
+                "instead of labels? Give labels that some rows share"
+            )
+        Path("one.txt").write_text("a\n" * 6)
+        assert refused("fit", "a.npz", "--method", method, "--labels", "one.txt") == (
+            "one.txt: all 6 labels are a: give labels of at least two classes"
+        )
+
+    def test_a_method_that_the_library_recommends_is_a_flag(self):
+        np.savez("a.npz", X=make_rows(6)[0], y=[0, 0, 1, 2, 3, 4])
+        line = refused("fit", "a.npz", "--method", "auto", "--holdout", 0)
+        assert "use --method ridge, which chooses its penalty" in line
 
     def test_nothing_to_score(self):
         X, y = make_rows(60)

@@ -57,6 +57,22 @@ class TrainingRows(Rows):
         return rows if self._weigh is None else self._weigh(rows)
 
 
+def check_classes(file: RowFile, name: str) -> None:
+    """Refuse labels that tell no rows apart, or all of them; ``name`` is that of their file."""
+    if file.y is None:
+        return
+    classes, n = np.unique(file.y), len(file.y)
+    if n > 1 and len(classes) == n:
+        raise ValueError(
+            f"{name}: every row has a class of its own ({n:,} classes in {n:,} rows): are these "
+            "ids instead of labels? Give labels that some rows share"
+        )
+    if len(classes) == 1:
+        raise ValueError(
+            f"{name}: all {n:,} labels are {file.label(0)}: give labels of at least two classes"
+        )
+
+
 def hold_out(y: Array, share: float, seed: int) -> tuple[Array, Array]:
     """Numbers of training and held-out rows, with the same share of each class if possible."""
     from sklearn.model_selection import train_test_split

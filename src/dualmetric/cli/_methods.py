@@ -139,6 +139,7 @@ def in_flags(message: str) -> str:
         r"\b(max_components|time_limit)\b", lambda found: f"--{_flag_name(found[1])}", message
     )
     message = re.sub(r"\bMetricCV\b", "--method auto", message)
+    message = re.sub(r"\bRidgeMetric\b(?!\()", "--method ridge", message)
     return re.sub(r"\b([uU]se) DuRP\b(?!\()", r"\1 --method durp", message)
 
 

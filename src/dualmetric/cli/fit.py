@@ -151,6 +151,9 @@ def fit(
         if source is not None:
             known = read_known(source, data, file, rows, queries, row_ids, query_ids, ids)
         asked = None if test is None else read_test_data(file, test, labels)
+        if kind is None and method != "euclidean":
+            from_file = labels is not None and Path(labels).is_file()
+            _learning.check_classes(file, str(labels if from_file else data))
         if noun == "rows":
             share, train, held_out = _learning.split_rows(file, holdout, test is not None, seed)
             y = None if file.y is None else file.y[train]
