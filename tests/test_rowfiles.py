@@ -406,9 +406,26 @@ class TestCsv:
         (folder / "a.csv").write_text(self.TEXT)
         match = "it has no column 'kind': its columns are width, height, label, depth$"
         refused("a.csv", match, label_column="kind")
+        refused("a.csv", match, drop=["kind"])
+        refused("a.csv", match, columns=["kind"])
         names = [f"c{place}" for place in range(25)]
         (folder / "a.csv").write_text(csv_lines(",".join(names), ",".join("1" * 25)))
         refused("a.csv", "c19 and 5 more$", label_column="kind")
+
+    @pytest.mark.parametrize("suffix", ["csv", "parquet"])
+    def test_labels_may_be_dropped(self, folder, suffix):
+        (folder / "a.csv").write_text("a,label,b\n1,0.5,2\n3,0.25,4\n")
+        if suffix == "parquet":
+            table = pytest.importorskip("pyarrow.csv").read_csv("a.csv")
+            pytest.importorskip("pyarrow.parquet").write_table(table, "a.parquet")
+        found = read_rows(f"a.{suffix}", drop=["label"])
+        assert found.y is None
+        assert found.feature_names == ("a", "b")
+        refused(f"a.{suffix}", "labels must be classes, but some are fractions")
+
+    def test_labels_are_no_feature(self, folder):
+        (folder / "a.csv").write_text("a,label,b\n1,0,2\n3,1,4\n")
+        refused("a.csv", "column 'label' holds the labels: leave it", columns=["a", "label"])
 
     def test_not_text(self, folder):
         (folder / "a.csv").write_bytes("a,é\n1,2\n".encode("latin-1"))

@@ -97,8 +97,8 @@ def _not_numbers(odd: dict[str, str], row: int) -> str:
 
 def _lay_out(header: list[str], line: list[str], wanted: Wanted) -> _Layout:
     """Which columns are features, labels and ids, by the header and the first row."""
-    label = _forms.label_column_of(header, wanted.label_column)
-    names = wanted.features([name for name in header if name != label])
+    label = _forms.label_column_of(header, wanted.label_column, wanted.drop)
+    names = wanted.features(header, label)
     # text in a column with the name of ids is never a feature
     texts = [name for name, cell in zip(header, line, strict=True) if not is_number(cell)]
     ids = _forms.id_column_of(header, label, [n for n in names if n not in texts])

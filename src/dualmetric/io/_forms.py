@@ -82,11 +82,13 @@ class Wanted(NamedTuple):
     columns: tuple[str, ...] | None = None  # those of the features, in this order; None for all
     drop: tuple[str, ...] = ()  # columns that are left out
 
-    def features(self, names: Sequence[str]) -> list[str]:
-        """Columns of features, of a table that has these besides its labels."""
+    def features(self, names: Sequence[str], label: str | None) -> list[str]:
+        """Columns of features, of a table with these columns, one of which may be of labels."""
         for name in (*(self.columns or ()), *self.drop):
             label_column_of(names, name)  # an error that lists the columns, if it is not there
-        chosen = names if self.columns is None else self.columns
+        if self.columns is not None and label in self.columns:
+            raise FileError(f"column {label!r} holds the labels: leave it out of the features")
+        chosen = [name for name in names if name != label] if self.columns is None else self.columns
         return [name for name in chosen if name not in self.drop]
 
 
@@ -257,10 +259,13 @@ def labels_of_texts(texts: Sequence[str]) -> Array:
     return clean_labels(numbers if np.isfinite(numbers).all() else np.array(texts, dtype=np.str_))
 
 
-def label_column_of(names: Sequence[str], wanted: str | None) -> str | None:
+def label_column_of(
+    names: Sequence[str], wanted: str | None, drop: Sequence[str] = ()
+) -> str | None:
     """Name of the column of labels; None if none was asked for and none has a usual name."""
     if wanted is None:
-        return next((name for name in ("label", "y") if name in names), None)
+        usual = (name for name in ("label", "y") if name in names and name not in drop)
+        return next(usual, None)
     if wanted in names:
         return wanted
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

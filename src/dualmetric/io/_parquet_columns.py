@@ -39,7 +39,7 @@ def choose(
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise FileError(f"it has two columns {twice!r}: give them different names")
     known = [*names, *(name for name in file.folders if name not in names)]
-    label = label_column_of(known, label_column)
+    label = label_column_of(known, label_column, drop)
     for name in drop:
         label_column_of(names, name)  # an error that lists the columns, if it is not there
     if wanted is None:
