@@ -1943,11 +1943,16 @@ class TestStart:
             steps.advance(1, 4)  # another round, which takes its own time
             clock[0] = 40.0
             assert _Left().render(progress.tasks[-1]).plain == "about 0:00:30 left"
+            steps.begin("choosing")
+            clock[0] = 50.0
+            steps.advance_search(5, 20)  # how many of the others will be run is not known
+            assert _Left().render(progress.tasks[-1]).plain == ""
+            assert progress.tasks[-1].fields["note"] == "5 of at most 20 groups"
 
     @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
     def test_the_bar_shows_how_many_candidates_are_done(self, data, monkeypatch):
         steps = []
-        monkeypatch.setattr(Steps, "advance", lambda self, *given: steps.append(given))
+        monkeypatch.setattr(Steps, "advance_search", lambda self, *given: steps.append(given))
         options = ("--method", "auto", "--rank", "2", "--power", "0.5", "--for", "linear")
         run("fit", data, *options)
         assert steps[0][0] == 1
@@ -1956,4 +1961,4 @@ class TestStart:
         assert steps[-1][0] == steps[-1][1]  # the bar ends full
         shown = shown_on_terminal("fit", str(data), *options)
         text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
-        assert re.search(r"choosing and learning +[━╸╺ ]+", text)
+        assert re.search(r"choosing and learning +[━╸╺ ]+ \S+ +\d+ of at most \d+ groups", text)

@@ -209,7 +209,7 @@ def learn(
             y.queries = TrainingRows(queries, np.arange(queries.shape[0]), first)
     is_search = isinstance(estimator, MetricCV)
     steps.begin("choosing and learning" if is_search else "learning")
-    progress: dict[str, Any] = {"callback": steps.advance} if is_search else {}
+    progress: dict[str, Any] = {"callback": steps.advance_search} if is_search else {}
     if isinstance(estimator, DualEstimator):
         progress["callback"] = lambda epoch: steps.advance(
             epoch.epoch, estimator.max_epochs, f"pass {epoch.epoch} of {estimator.max_epochs}"

@@ -33,6 +33,8 @@ class _Left(ProgressColumn):
     def render(self, task: Task) -> Text:
         if not task.total or not 0 < task.completed < task.total or task.elapsed is None:
             return Text("")
+        if not task.fields["is_even"]:
+            return Text("")
         left = task.elapsed * (task.total - task.completed) / task.completed
         return Text(f"about {timedelta(seconds=round(left))} left", style="progress.remaining")
 
@@ -42,12 +44,12 @@ class Steps:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=None, note="")
+        self._task = progress.add_task("", total=None, note="", is_even=True)
 
     def begin(self, name: str) -> None:
         """Show that a step has begun."""
         self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(name, total=None, note="")
+        self._task = self._progress.add_task(name, total=None, note="", is_even=True)
         self._progress.refresh()  # a step may end before the bar is next drawn
 
     def advance(self, done: int, total: int, note: str = "") -> None:
@@ -55,6 +57,16 @@ class Steps:
         if done < self._progress.tasks[-1].completed:  # another round, with a time of its own
             self._progress.reset(self._task)
         self._progress.update(self._task, completed=done, total=total, note=note, refresh=True)
+
+    def advance_search(self, done: int, most: int) -> None:
+        """Show how many groups of candidates are done.
+
+        No time left is shown, since it is not known how many of the others will be run.
+        """
+        note = f"{done} of at most {most} groups" if done < most else ""
+        self._progress.update(
+            self._task, completed=done, total=most, note=note, is_even=False, refresh=True
+        )
 
 
 @contextmanager

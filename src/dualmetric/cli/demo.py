@@ -103,7 +103,7 @@ def _compare(data: Any, seed: int) -> tuple[list[Result], Any]:
         for name, estimator in estimators.items():
             steps.begin(name)
             begin = perf_counter()
-            more = {"callback": steps.advance} if estimator is search else {}
+            more = {"callback": steps.advance_search} if estimator is search else {}
             estimator.fit(data.X_train, data.y_train, **more)
             seconds = perf_counter() - begin
             train, test = estimator.transform(data.X_train), estimator.transform(data.X_test)
