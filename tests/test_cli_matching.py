@@ -111,6 +111,16 @@ def test_pairs_may_name_rows_by_their_ids(files):
     assert "line 1 must be 2 ids, and 1 (the same) or 0 (not)" in line
 
 
+def test_one_pair_is_not_plural(files):
+    with open("few.csv", "w") as stream:
+        stream.write("0,1,1\n0,2,0\n")
+    shown = run("match", "m.safetensors", "d.csv", "--pairs", "few.csv").stdout
+    assert "Fitted to 1 pair that is the same and 1 that is different; " in shown
+    assert (
+        "fitted to 1 pair that is the same and 1 diff" in run("info", "matcher.safetensors").stdout
+    )
+
+
 def test_whole_numbers_are_ids_where_ids_are_given(files):
     _, pairs = files
     np.savetxt("rows.csv", np.c_[pairs.index, pairs.same], fmt="%d", delimiter=",")
@@ -263,7 +273,10 @@ def test_refusals(files):
     for flag in (("--precision", 0.9), ("--hubs",), ("--confidence", 0.9)):
         line = refused(*base, *flag, "--threshold", 1)
         assert f"--threshold accepts pairs without a guarantee, so {flag[0]} does not apply" in line
-    assert "cannot support precision ≥ 0.99" in refused(*base)
+    line = refused(*base)
+    assert "cannot support precision ≥ 0.99" in line
+    assert line.endswith(", or accept pairs without a guarantee with --threshold D\n")
+    assert "without a guarantee with dualmetric duplicates --threshold D" in run(*BASE).stdout
     assert "precision=1 cannot be guaranteed" in refused(*base, "--precision", 1)
     assert "clusters must be" in refused(*base, "--threshold", 0.1, "--linkage", "single")
     assert "--texts needs --report, the page that shows them" in refused(*BASE, "--texts", "d.csv")

@@ -364,6 +364,8 @@ def test_a_metric_that_is_not_good_enough_is_told_so():
         (32, (), 0.99, "is 1. At most 32 accepted pairs reach the target, too few to say"),
         # all that are the same come first: more of them would help
         (11, (), 0.9, "at least 11 pairs, the highest measured precision is 1. Label about"),
+        (1, (), 0.5, "at least 1 pair, the highest measured precision is 1. Label about"),
+        (1, (), 0.999, "is 1. At most 1 accepted pair reaches the target, too few to say"),
     ],
 )
 def test_a_refused_precision_says_whether_more_pairs_can_help(first, wrong, value, says):
@@ -374,7 +376,8 @@ def test_a_refused_precision_says_whether_more_pairs_can_help(first, wrong, valu
     with pytest.raises(NotEnoughPairsError) as e:
         find_threshold(pairs, "precision", value, 0.95)
     least = min(20, np.count_nonzero(same))
-    said = f"among thresholds that accept at least {least} pairs, the highest measured"
+    pairs = "1 pair" if least == 1 else f"{least} pairs"
+    said = f"among thresholds that accept at least {pairs}, the highest measured"
     assert said in str(e.value)
     assert says in str(e.value)
     assert (e.value.needed is None) == ("Label about" not in says)

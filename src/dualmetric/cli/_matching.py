@@ -91,15 +91,30 @@ def find_threshold(
     fpr: float | None,
     sure: float,
     hubs: bool,
+    way_out: str,
 ) -> Any:
-    """The threshold that was asked for, by one of the three options."""
+    """The threshold that was asked for, by one of the three options.
+
+    If there is none, the error names the option that sets a threshold without a guarantee.
+    """
     given = {"precision": precision, "recall": recall, "fpr": fpr}
     asked = {name: value for name, value in given.items() if value is not None}
     if len(asked) > 1:
         raise ValueError(
             " and ".join(f"--{name}" for name in asked) + " cannot be combined: give one of them"
         )
-    return matcher.threshold(**asked, confidence=sure, hubs=hubs)
+    from ..matching import NotEnoughPairsError
+
+    try:
+        return matcher.threshold(**asked, confidence=sure, hubs=hubs)
+    except NotEnoughPairsError as error:
+        message = f"{error}, or accept pairs without a guarantee with {way_out}"
+        raise NotEnoughPairsError(message, error.needed, error.best) from error
+
+
+def same_in_words(n: int) -> str:
+    """How many pairs are the same."""
+    return "1 pair that is the same" if n == 1 else f"{n:,} pairs that are the same"
 
 
 def threshold_record(threshold: Any) -> dict[str, Any]:

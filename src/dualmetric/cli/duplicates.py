@@ -83,7 +83,9 @@ def duplicates(
         limit: Any = threshold
         if threshold is None:
             steps.begin("finding a threshold")
-            limit = find_threshold(fitted, precision, recall, fpr, confidence, hubs)
+            limit = find_threshold(
+                fitted, precision, recall, fpr, confidence, hubs, way_out="--threshold D"
+            )
         steps.begin("comparing all rows")
         found = fitted.duplicates(rows, limit, k=k, clusters=linkage)
     if found.n_full:

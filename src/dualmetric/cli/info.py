@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ._matching import same_in_words
 from ._options import Json, MetricFile
 from ._output import check_output, make_console, print_facts, printable, write_json
 
@@ -98,7 +99,7 @@ def _show(console: Any, result: dict[str, Any], kept: str | None) -> None:
         learned = f"{rows['used']:,}{of_all} learned from"
         facts.append(("rows", f"{learned}, {rows['held_out']:,} held out"))
     if pairs := result["matcher"]:
-        known = f"{pairs['same']:,} pairs that are the same and {pairs['different']:,} different"
+        known = f"{same_in_words(pairs['same'])} and {pairs['different']:,} different"
         share = "" if pairs["prevalence"] is None else f"; prevalence {pairs['prevalence']:g}"
         facts.append(("matcher", f"fitted to {known}{share}"))
     print_facts(console, [(printable(name), printable(value)) for name, value in facts])

@@ -56,7 +56,7 @@ def match(
     from ._data import load_metric, read_lines, read_texts
     from ._judging import not_learned_from
     from ._known import read_known
-    from ._matching import find_threshold, read_with_ids, threshold_record
+    from ._matching import find_threshold, read_with_ids, same_in_words, threshold_record
     from ._output import (
         check_output,
         check_report,
@@ -116,7 +116,8 @@ def match(
             scores = matcher.evaluate(rows, test, groups=entities)
         steps.begin("finding a threshold")
         try:
-            threshold = find_threshold(matcher, precision, recall, fpr, confidence, hubs)
+            way_out = "dualmetric duplicates --threshold D"
+            threshold = find_threshold(matcher, precision, recall, fpr, confidence, hubs, way_out)
         except NotEnoughPairsError as error:
             refusal = {"reason": str(error), "needed": error.needed}
         with writing(out):
@@ -133,12 +134,13 @@ def match(
                 row_names=None if names is None else [str(name) for name in names],
             )  # fmt: skip
             write_file(report, page.encode())
-    counts = matcher.pairs_.same
+    same = matcher.pairs_.same
+    n_same, n_different = int(same.sum()), int((~same).sum())
     result: dict[str, Any] = {
         "metric": str(metric),
         "data": str(data),
         "matcher": str(out),
-        "pairs": {"same": int(counts.sum()), "different": int((~counts).sum())},
+        "pairs": {"same": n_same, "different": n_different},
         "calibration": matcher.calibration_.form,
         "prevalence": prevalence,
         "threshold": None if threshold is None else threshold_record(threshold),
@@ -147,8 +149,8 @@ def match(
     }
     console = make_console(json)
     console.print(
-        f"Fitted to {result['pairs']['same']:,} pairs that are the same and "
-        f"{result['pairs']['different']:,} that are different; "
+        f"Fitted to {same_in_words(n_same)} and {n_different:,} that "
+        f"{'is' if n_different == 1 else 'are'} different; "
         f"probabilities by {FORM_NAMES[result['calibration']]}."
     )
     if scores is not None:

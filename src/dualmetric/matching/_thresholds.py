@@ -345,8 +345,8 @@ def _refusal(
     message = f"{n:,} labelled pairs cannot support {asked} with {100 * confidence:g} % confidence"
     if target == "precision":
         message += (
-            f": among thresholds that accept at least {least} pairs, the highest measured "
-            f"precision is {best:.4g}"
+            f": among thresholds that accept at least {least} "
+            f"{'pair' if least == 1 else 'pairs'}, the highest measured precision is {best:.4g}"
         )
     else:  # the first threshold makes no error at all, so only the number of pairs matters
         kind = "different" if target == "fpr" else "the same"
@@ -361,10 +361,12 @@ def _refusal(
     if target != "precision":
         message += f". More than {_MOST_TIMES} times as many pairs are needed: {easier}"
     elif reached:
+        most = max(reached)
+        words = "pair reaches" if most == 1 else "pairs reach"
         message += (
-            f". At most {max(reached):,} accepted pairs reach the target, too few to say how many "
-            "more are needed: label more pairs, chosen in the same way as these, use a better "
-            f"metric, or {easier}"
+            f". At most {most:,} accepted {words} the target, too few to say how many more are "
+            "needed: label more pairs, chosen in the same way as these, use a better metric, or "
+            f"{easier}"
         )
     else:
         message += f". More pairs are unlikely to help: use a better metric, or {easier}"
