@@ -480,7 +480,7 @@ class TestHeldOut:
 
     def test_nothing(self, data):
         done = run("fit", data, "--holdout", 0)
-        assert "No scores: no rows with labels were held out.\n" in done.stdout
+        assert "No test scores, because of --holdout 0.\n" in done.stdout
         found = as_json("fit", data, "--holdout", 0)
         assert (found["scores"], found["better"]) == (None, None)
         assert found["rows"] == {"used": 300, "given": 300, "held_out": 0}
@@ -1074,9 +1074,9 @@ class TestFewLabels:
         done = run("fit", data, *where, "--method", "auto", "--for", "linear")
         line = done.stdout.splitlines()[1]
         assert re.match(
-            r"Chose RidgeMetric \(rank 9\): mAP [\d.]+ % on held-out training rows, where the "
-            r"plain cosine distance has [\d.]+ % \(95 % interval of the gain: -[\d.]+ to [\d.]+ "
-            r"points\)\. The difference may be due to chance\. So few labels cannot show a gain, "
+            r"Chose RidgeMetric \(rank 9\): mAP [\d.]+ % on rows held out for the choice, where "
+            r"the plain cosine distance has [\d.]+ % \(95 % interval of the gain: -[\d.]+ to "
+            r"[\d.]+ points\)\. The difference may be due to chance\. So few labels cannot show a gain, "
             r"but ridge regression has one on most data\.$",
             line,
         )

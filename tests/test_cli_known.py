@@ -113,7 +113,7 @@ class TestPairs:
             pq.write_table(pa.table(columns), "p.parquet")
         options = ("--prior", "identity", "--holdout", 0)
         done = run("fit", "x.npy", "--pairs", name, *options)
-        assert "No scores: no pairs were held out." in done.stdout
+        assert "No test scores, because of --holdout 0." in done.stdout
         same_factor(DuRP(prior="identity", random_state=0).fit(X, Pairs(index, same)))
 
     def test_all_are_the_same(self, pairs):
@@ -332,7 +332,7 @@ class TestJudged:
         sp.save_npz("sparse.npz", matrix.tocoo())
         options = ("--prior", "identity", "--holdout", 0)
         done = run("fit", "x.npy", "--relevance", name, "--queries", "q.npy", *options)
-        assert "No scores: no queries were held out." in done.stdout
+        assert "No test scores, because of --holdout 0." in done.stdout
         grades = matrix if name == "sparse.npz" else table
         same_factor(
             DuRP(prior="identity", random_state=0).fit(documents, Relevance(grades, queries))

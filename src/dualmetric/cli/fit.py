@@ -238,8 +238,11 @@ def fit(
     said = {
         "learned": learned,
         "gain": gain,
-        "choice": None if choice is None else _describe_choice(estimator, choice, weights),
+        "choice": None
+        if choice is None
+        else _describe_choice(estimator, choice, weights, n_scored),
         "kept": plain_name(metric) if is_plain else None,
+        "no_holdout": holdout == 0,
         "new_classes": choice is not None and estimator.held_out_ == "classes",
     }
     _show(make_console(json), result, noun, said)
@@ -283,7 +286,9 @@ def _describe_rows(
     return f"{learned}, {len(held_out):,} held out ({how})"
 
 
-def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None) -> str:
+def _describe_choice(
+    estimator: Any, choice: dict[str, Any], weights: str | None, n_scored: int
+) -> str:
     """What auto chose and why, in words."""
     from ..estimators._race import is_default_ridge
     from ..estimators.search import RIDGE_REASON, SCORES
@@ -292,8 +297,8 @@ def _describe_choice(estimator: Any, choice: dict[str, Any], weights: str | None
 
     best = estimator.best_estimator_
     where = f"held-out {estimator.held_out_}"
-    if estimator.held_out_ == "rows":
-        where = "held-out training rows"  # those of the table are others
+    if estimator.held_out_ == "rows":  # those of the table, if there is one, are others
+        where = "held-out training rows" if n_scored else "rows held out for the choice"
     plain = f"the {NAMES[choice['plain']]}"
     if weights == "standardize":
         plain += " of standardized columns"
@@ -357,6 +362,8 @@ def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any])
                 "The table is for new rows of known classes. For new classes, see the line about "
                 "held-out classes."
             )
+    elif said["no_holdout"]:
+        console.print("No test scores, because of --holdout 0.")
     elif noun == "rows":
         why = "no rows with labels were held out"
         if rows["held_out"]:
