@@ -268,14 +268,14 @@ class TestFit:
     @pytest.mark.parametrize(
         ("option", "value", "said"),
         [
-            ("--rank", "0", "a whole number of at least 1, or None; got 0"),
-            ("--rank", "many", "a whole number of at least 1, or None; got 'many'"),
-            ("--rank", "2.5", "a whole number of at least 1, or None; got '2.5'"),
+            ("--rank", "0", "a whole number of at least 1; got 0"),
+            ("--rank", "many", "a whole number of at least 1; got 'many'"),
+            ("--rank", "2.5", "a whole number of at least 1; got '2.5'"),
             ("--shrinkage", "1.5", "a finite number above 0 and at most 1; got 1.5"),
             ("--shrinkage", "none", "a finite number above 0 and at most 1; got None"),
             ("--power", "nan", "a finite number of at least -1; got nan"),
             ("--projections", "0", "a whole number of at least 1; got 0"),
-            ("--max-rows", "1", "a whole number of at least 2, or None; got 1"),
+            ("--max-rows", "1", "a whole number of at least 2, or none; got 1"),
             ("--distance", "manhattan", "one of 'euclidean', 'cosine'; got 'manhattan'"),
             ("--sampler", "best", "one of "),
         ],
@@ -283,6 +283,12 @@ class TestFit:
     def test_values_are_checked_by_the_declaration(self, folder, method, option, value, said):
         line = refused("fit", "absent.npz", "--method", method, option, value)
         assert line.startswith(f"{option} must be {said}")
+
+    def test_none_is_no_value_of_a_flag(self):
+        line = refused("fit", "absent.npz", "--method", "auto", "--scoring", "f1")
+        assert line.startswith("--scoring must be one of 'map', 'knn', ")
+        line = refused("fit", "absent.npz", "--method", "auto", "--max-components", 0)
+        assert line == "--max-components must be a whole number of at least 1; got 0"
 
     def test_flags_follow_from_the_declarations(self, data, monkeypatch):
         @with_options
@@ -318,7 +324,7 @@ class TestFit:
         (folder / "metric.safetensors").unlink()
         for method in ("durp", "auto"):
             line = refused("fit", data, "--prior", "flat", "--method", method)
-            assert line == "--prior must be one of None, 'identity', 'whitening'; got 'flat'"
+            assert line == "--prior must be one of 'identity', 'whitening'; got 'flat'"
         line = refused("fit", data, "--prior", "oddly", "--method", "srp")
         assert line == "--prior does not apply to --method srp: leave it out"
         line = refused("fit", data, "--prior", "whitening")
@@ -387,7 +393,7 @@ class TestFit:
 
     def test_wrong_lifts(self, data, folder):
         line = refused("fit", data, "--lift", "poly")
-        assert line == "--lift must be one of None, 'rbf'; got 'poly'"
+        assert line == "--lift must be one of 'none', 'rbf'; got 'poly'"
         X, y = make_rows()
         write_rows("a.svm", np.pad(X, ((0, 0), (4000, 0))), y)
         for method in ("durp", "auto"):
@@ -1076,8 +1082,8 @@ class TestFewLabels:
         assert re.match(
             r"Chose RidgeMetric \(rank 9\): mAP [\d.]+ % on rows held out for the choice, where "
             r"the plain cosine distance has [\d.]+ % \(95 % interval of the gain: -[\d.]+ to "
-            r"[\d.]+ points\)\. The difference may be due to chance\. So few labels cannot show a gain, "
-            r"but ridge regression has one on most data\.$",
+            r"[\d.]+ points\)\. The difference may be due to chance\. So few labels cannot show a "
+            r"gain, but ridge regression has one on most data\.$",
             line,
         )
 

@@ -169,6 +169,11 @@ def _value(text: str, option: Option, flag: str) -> Any:
             value = int(text) if option.kind == "int" else float(text)
     try:
         option.check(flag, value)
-    except TypeError as error:
-        raise ValueError(error) from None
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        if "none" in option.flag:
+            message = message.replace("of None, ", "of 'none', ").replace("or None;", "or none;")
+        else:  # it is enough to leave the flag out
+            message = message.replace("of None, ", "of ").replace(", or None;", ";")
+        raise ValueError(message) from None
     return value
