@@ -1087,6 +1087,12 @@ class TestFewLabels:
             line,
         )
 
+    def test_no_time_for_learned_metrics(self, data):
+        done = run("fit", data, "--method", "auto", "--time-limit", 1e-6)
+        first, second, *_ = done.stdout.splitlines()
+        assert first.startswith("Scored the plain distances on 200 of 300 rows, ")
+        assert second.startswith("No learned metric was tried within 1e-06 s; the plain ")
+
     def test_no_two_held_out_rows_of_a_class(self, tmp_path):
         data = tmp_path / "six.npz"
         np.savez(data, X=np.random.default_rng(0).normal(size=(6, 3)), y=[0, 0, 0, 1, 1, 1])

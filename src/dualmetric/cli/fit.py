@@ -242,6 +242,8 @@ def fit(
         if choice is None
         else _describe_choice(estimator, choice, weights, n_scored),
         "kept": plain_name(metric) if is_plain else None,
+        "tried": choice is not None
+        and bool((estimator.cv_results_["estimator"] != "Euclidean").any()),
         "no_holdout": holdout == 0,
         "new_classes": choice is not None and estimator.held_out_ == "classes",
     }
@@ -342,7 +344,9 @@ def _show(console: Any, result: dict[str, Any], noun: str, said: dict[str, Any])
     rows, scores, choice = result["rows"], result["scores"], result["choice"]
     how = "Learned from"
     if said["kept"] is not None:  # nothing was learned
-        how = "Set up the plain distance from" if choice is None else "Compared methods on"
+        how = "Compared methods on" if said["tried"] else "Scored the plain distances on"
+        if choice is None:
+            how = "Set up the plain distance from"
     console.print(f"{how} {said['learned']}, in {result['seconds']:.1f} s.")
     if choice is not None:
         console.print(said["choice"])
