@@ -275,7 +275,7 @@ class TestPairs:
         done = run("fit", "x.npy", "--pairs", "p.csv", "--holdout", 0)
         n = len(text.splitlines())
         assert done.stderr.startswith("dualmetric: note: --pairs: p.csv: ")
-        assert f"such as line {n + 2} and line {n + 3}, rows [7, 0]" in done.stderr
+        assert f"such as line {n + 2} and line {n + 3}, rows 7 and 0" in done.stderr
         assert done.stderr.count("note") == 1
         (folder / "p.csv").write_text(text + text)
         done = run("fit", "x.npy", "--pairs", "p.csv", "--holdout", 0)

@@ -111,6 +111,16 @@ def test_pairs_may_name_rows_by_their_ids(files):
     assert "line 1 must be 2 ids, and 1 (the same) or 0 (not)" in line
 
 
+def test_pairs_that_clash_are_named_by_their_ids(files):
+    said = "such as line 1 and line 3, "
+    with open("clash.csv", "w") as stream:
+        stream.write("000,001,1\n002,003,1\n001,000,0\n004,005,0\n")
+    done = run("match", "m.safetensors", "d.csv", "--pairs", "clash.csv", "--ids", "id")
+    assert f"{said}ids 000 and 001\n" in done.stderr
+    done = run("match", "m.safetensors", "d.csv", "--pairs", "clash.csv")
+    assert f"{said}rows 0 and 1\n" in done.stderr
+
+
 def test_one_pair_is_not_plural(files):
     with open("few.csv", "w") as stream:
         stream.write("0,1,1\n0,2,0\n")

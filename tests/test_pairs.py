@@ -213,7 +213,7 @@ class TestCheck:
         with pytest.warns(
             UserWarning,
             match=r"pairs that are given both as the same and as different are left out: 2, such "
-            r"as pairs\[1\] and pairs\[3\], rows \[2, 3\]",
+            r"as pairs\[1\] and pairs\[3\], rows 2 and 3$",
         ):
             checked = Pairs(index, same).check(6)
         np.testing.assert_array_equal(checked.index, [[0, 1], [4, 5]])

@@ -25,6 +25,7 @@ from ._output import note
 _TRUTH = {"true": "1", "false": "0"}
 _NUMBER = re.compile(r"[-+]?\d+")
 _PLACE = re.compile(r"\b(?:triplets|comparisons|pairs|positives|grades?)\[(\d+)\]( = (\[[^]]*\]))?")
+_CLASH = re.compile(r", rows (\d+) and (\d+)$")
 _PLAIN_FILES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet")
 
 Source = tuple[str, Path]  # the name of a flag, and its file
@@ -142,9 +143,9 @@ def read_known(
     except ImportError:
         raise
     except Exception as error:  # readers of other libraries raise any type on damaged files
-        raise ValueError(f"--{flag}: {path}: {_in_lines(cause(error), lines)}") from error
+        raise ValueError(f"--{flag}: {path}: {_in_lines(cause(error), lines, names)}") from error
     for warning in said:
-        note(f"--{flag}: {path}: {_in_lines(str(warning.message), lines)}")
+        note(f"--{flag}: {path}: {_in_lines(str(warning.message), lines, names)}")
     if flag == "pairs":
         given, kept = (
             np.sort(np.asarray(index, dtype=np.int64), axis=1) @ [rows.shape[0], 1]
@@ -174,8 +175,15 @@ def _make(make: Any, table: Any, queries: Rows | None) -> Any:
     return make(table.numbers) if table.values is None else make(table.numbers, table.values)
 
 
-def _in_lines(message: str, lines: list[int] | None) -> str:
-    """An error of `dualmetric.supervision`, with the lines of a text file and the name of X."""
+def _in_lines(message: str, lines: list[int] | None, names: Sequence[Any] | None) -> str:
+    """An error of `dualmetric.supervision`, with the lines of a text file and the name of X.
+
+    Rows that clash are named by their ids, if they have any.
+    """
+    if names is not None:
+        message = _CLASH.sub(
+            lambda found: f", ids {names[int(found[1])]} and {names[int(found[2])]}", message
+        )
     if lines is not None:
         places = dict(enumerate(lines))
         message = _PLACE.sub(

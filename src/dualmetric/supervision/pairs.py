@@ -100,10 +100,11 @@ class Pairs(Supervision):
         if clash.any():
             both = lines[pair == pair[np.argmax(clash[pair])]]
             other = both[same[both] != same[both[0]]][0]
+            a, b = index[both[0]].tolist()
             warn(
                 "pairs that are given both as the same and as different are left out: "
                 f"{np.count_nonzero(clash):,}, such as pairs[{both[0]}] and pairs[{other}], rows "
-                f"{index[both[0]].tolist()}"
+                f"{a} and {b}"
             )
         keep = lines[np.sort(first[~clash])]
         if not same[keep].any():
