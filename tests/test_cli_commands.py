@@ -391,6 +391,20 @@ class TestFit:
         assert re.search("^rank +2 over 200 landmarks$", shown, re.M)
         assert re.search("^lift +kernel values with 200 landmarks$", shown, re.M)
 
+    def test_the_remedy_for_a_lifted_metric_is_an_option_of_fit(self, data):
+        run("fit", data, "--lift", "rbf", "-o", "m")
+        pytest.importorskip("faiss")
+        for name, options in (
+            ("a.npy", "--for linear --distance euclidean"),
+            ("a.faiss", "--for faiss"),
+        ):
+            line = refused("export", "m", "-o", name)
+            assert line.endswith(f"DATA -o vectors.npy, or fit again with {options}")
+            run("fit", data, "--method", "auto", *options.split(), "-o", "linear")
+            run("export", "linear", "-o", name)
+        line = refused("explain", "m", data, 0, 1)
+        assert line.endswith("cannot be split by feature: fit again with --for explainable")
+
     def test_wrong_lifts(self, data, folder):
         line = refused("fit", data, "--lift", "poly")
         assert line == "--lift must be one of 'none', 'rbf'; got 'poly'"

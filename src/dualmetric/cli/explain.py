@@ -25,6 +25,11 @@ def explain(
     learned = load_metric(metric)
     file, rows = read_data_for(learned, data, labels)
     feature_names = read_lines(names, "--names", learned.n_features, "feature")
+    if learned.first.lift is not None:
+        raise ValueError(
+            f"{metric} uses a kernel lift, so its distances cannot be split by feature: fit again "
+            "with --for explainable"
+        )
     known = feature_names or learned.feature_names or file.feature_names
     pair = take_rows(rows, [first, second])
     found = learned.explain(pair[:1], pair[1:], known, top)

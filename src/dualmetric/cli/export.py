@@ -15,6 +15,8 @@ MEASURES = {
     "euclidean": 'the Euclidean distance (similarity_fn_name="euclidean")',
     "cosine": "the cosine, as sentence-transformers does by default",
 }
+# options of fit with which a metric has no lift and fits a format
+_WITHOUT_LIFT = {".faiss": "--for faiss", ".npy": "--for linear --distance euclidean"}
 _OUT = (
     "File or folder to write. Its name decides the format: .npy (the matrix), .onnx, "
     ".faiss, .pt (PyTorch), or a folder whose name ends in Dense (a layer of "
@@ -42,7 +44,7 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
     largest = out / "model.safetensors" if is_folder else out
     check_output(largest, "--out", metric)
     learned = load_metric(metric)
-    with writing(out), _as_command(metric):
+    with writing(out), _as_command(metric, out):
         if is_folder:
             exports.to_sentence_transformers(learned, out)
         elif out.suffix == ".npy":
@@ -63,11 +65,13 @@ def export(metric: MetricFile, out: Annotated[Path, out_option(help=_OUT)]) -> N
 
 
 @contextmanager
-def _as_command(metric: Path) -> Iterator[None]:
+def _as_command(metric: Path, out: Path) -> Iterator[None]:
     """Errors whose remedy is a command, where that of the library is a method."""
     try:
         yield
     except ValueError as error:
         command = f"use the vectors of dualmetric transform {metric} DATA -o vectors.npy"
         message = str(error).replace("pass metric.transform(X) instead of X", command)
+        if "(lift)" in message:
+            message += f", or fit again with {_WITHOUT_LIFT.get(out.suffix, '--for linear')}"
         raise ValueError(message) from error
