@@ -400,7 +400,9 @@ class TestJudged:
             distances = metric.pairwise(queries[[one["row"]]], documents)[0]
             near = np.argsort(distances, kind="stable")[:4]
             assert [each["row"] for each in one["learned"]] == near.tolist()
-        assert "q.npy" in refused(*call[:-1], len(queries))
+        assert run(*call, "-k", 4).stdout.startswith("Query 3\n")
+        line = refused(*call[:-1], len(queries))
+        assert line == "q.npy has no query 40: query numbers go from 0 to 39"
 
     def test_labels_of_neighbors_of_queries(self, search):
         documents, queries, _ = search

@@ -50,11 +50,11 @@ def printable(value: object) -> str:
     return "".join(character for character in str(value) if character.isprintable())
 
 
-def row_heading(given: dict[str, Any]) -> str:
+def row_heading(given: dict[str, Any], word: str = "Row") -> str:
     """The number of a row, and its id and label if it has them."""
     label = "" if given["label"] is None else f", label {printable(given['label'])}"
     named = f" ({printable(given['id'])})" if given.get("id") is not None else ""
-    return f"Row {given['row']}{named}{label}"
+    return f"{word} {given['row']}{named}{label}"
 
 
 def note(text: str) -> None:

@@ -41,6 +41,10 @@ def neighbors(
     if queries is not None:
         has_column = is_table(queries) and labels in column_names(queries)
         asked_file, asked_rows = read_data_for(learned, queries, labels if has_column else None)
+        if max(numbers) >= (n := asked_rows.shape[0]):
+            raise ValueError(
+                f"{queries} has no query {max(numbers)}: query numbers go from 0 to {n - 1}"
+            )
     asked = take_rows(asked_rows, numbers)
     kind = plain_kind(learned)
     plain = Metric(None, learned.n_features, distance=kind, idf=learned.first.idf)
@@ -55,7 +59,7 @@ def neighbors(
         }
         for place, row in enumerate(numbers)
     ]
-    _show(make_console(json), found, kind)
+    _show(make_console(json), found, kind, "Row" if queries is None else "Query")
     result = {"metric": str(metric), "data": str(data), "plain": kind, "queries": found}
     result |= {} if queries is None else {"queries_from": str(queries)}
     write_json(json, "neighbors", result)
@@ -82,13 +86,13 @@ def _named(file: Any, row: int) -> dict[str, str | None]:
     return {"id": file.id(row), "label": file.label(row)}
 
 
-def _show(console: Any, found: list[dict[str, Any]], kind: str) -> None:
+def _show(console: Any, found: list[dict[str, Any]], kind: str, word: str) -> None:
     from rich.table import Table
 
     from ._scores import NAMES
 
     for query in found:
-        console.print(row_heading(query))
+        console.print(row_heading(query, word))
         has_labels = query["learned"][0]["label"] is not None
         table = Table("")
         for name in ("learned", NAMES[kind].removesuffix(" distance")):
