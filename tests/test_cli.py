@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import itertools
 import os
 import re
 import signal
@@ -116,6 +117,19 @@ class TestStart:
         assert "No such command 'fitt'. Did you mean 'fit'? See " in said or (
             "No such command 'fitt'; see " in said and "Did you mean" not in said
         )
+
+    @pytest.mark.parametrize("width", [60, 80, 100])
+    def test_help_is_wrapped_at_the_width_of_the_terminal(self, call, monkeypatch, width):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("TERMINAL_WIDTH", str(width))
+        for command in ("teach", "duplicates", "evaluate", "match"):
+            shown = call(command, "--help").stdout
+            text = shown[shown.index("Usage") :]
+            text = text[: min(text.find(mark) for mark in "╭+" if mark in text)]
+            for paragraph in re.split(r"\n\s*\n", text)[1:]:
+                lines = [line.strip() for line in paragraph.strip().splitlines()]
+                for line, after in itertools.pairwise(lines):
+                    assert len(f"{line} {after.split()[0]}") > width - 2, line
 
     def test_help_of_commands(self, call):
         shown = call("demo", "--help").stdout

@@ -45,7 +45,11 @@ class _PlainHelp:
 
 
 class _Command(_PlainHelp, TyperCommand):
-    pass
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # lines end where the terminal does, not where those of the docstring do
+        paragraphs = (self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class _Commands(_PlainHelp, TyperGroup):
