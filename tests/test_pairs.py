@@ -347,6 +347,10 @@ class TestSplits:
         pairs = Pairs([[0, 1], [1, 2], [2, 3]], [1, 1, 0]).check(4)
         with pytest.raises(ValueError, match="got 2 that are the same and 1 that are different"):
             list(pairs.splits(np.eye(4), None, "average_precision", 0))
+        pairs = Pairs([[0, 1], [1, 2], [2, 3]]).check(60)
+        said = r"got 3 that are the same \(and drew 1000 random pairs as different ones\)\. Add"
+        with pytest.raises(ValueError, match=said):
+            list(pairs.splits(np.eye(60), None, "average_precision", 0))
 
 
 # --- scores ---------------------------------------------------------------------------------

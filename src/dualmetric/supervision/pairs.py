@@ -208,10 +208,12 @@ class Pairs(Supervision):
         pairs = self._with_different(X.shape[0], np.random.default_rng(seed))
         n_same, n_all = np.count_nonzero(pairs.same), len(pairs)
         if min(n_same, n_all - n_same) < 4:
+            others = f"and {n_all - n_same} that are different"
+            if self.same.all():
+                others = f"(and drew {n_all - n_same} random pairs as different ones)"
             raise ValueError(
                 "MetricCV needs at least four pairs of each kind to compare settings; got "
-                f"{n_same} that are the same and {n_all - n_same} that are different. Add pairs, "
-                "or use DuRP with fixed settings"
+                f"{n_same} that are the same {others}. Add pairs, or use DuRP with fixed settings"
             )
         if self.groups is not None and isinstance(cv, Integral | None):
             yield from pairs._splits_by_group(4 if cv is None else int(cv), seed)
