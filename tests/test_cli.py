@@ -57,7 +57,7 @@ def error_line(done):
     """The one line that an error is: nothing on standard output, no traceback."""
     assert done.exit_code == 2
     assert done.stdout == ""
-    (line,) = done.stderr.rpartition("\r")[2].splitlines()  # a bar of a download comes before
+    (line,) = done.stderr.splitlines()
     assert line.startswith("dualmetric: ")
     return line
 
@@ -134,6 +134,9 @@ class TestStart:
     def test_help_of_commands(self, call):
         shown = call("demo", "--help").stdout
         assert {"--dataset", "--out", "--seed"} <= set(shown.split())
+        assert "read from DUALMETRIC_DATA, or downloaded." in " ".join(
+            re.sub("[│|]", "", shown).split()
+        )
         shown = call("reproduce", "--help").stdout
         options = {"--datasets", "--experiments", "--trials", "--out", "--quick"}
         assert options <= set(shown.split())

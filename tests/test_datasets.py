@@ -501,7 +501,7 @@ def server(tmp_path):
         gc.collect()
 
 
-def test_download(server, data_folder, cache_folder, monkeypatch):
+def test_download(server, data_folder, cache_folder, monkeypatch, capfd):
     folder, address = server
     X = np.arange(1.0, 21.0).reshape(10, 2)
     write_svmlight(folder / "rows.bz2", X, np.arange(10) % 2)
@@ -515,6 +515,7 @@ def test_download(server, data_folder, cache_folder, monkeypatch):
     assert not any(data_folder.iterdir())
     (folder / "rows.bz2").unlink()
     assert_same(load_dataset("served"), data)  # not downloaded again
+    assert "rows.bz2" not in capfd.readouterr().err  # no bar where there is no terminal
 
 
 def test_download_with_wrong_checksum(server, cache_folder):

@@ -10,7 +10,10 @@ from ._options import Seed
 from ._output import check_output, make_console, write_file
 
 _FORMATS = (".png", ".svg", ".pdf", ".jpg")
-_DATASET = "digits comes with scikit-learn. Others, such as usps, are read from DUALMETRIC_DATA."
+_DATASET = (
+    "digits comes with scikit-learn. Others, such as usps, are read from DUALMETRIC_DATA, or "
+    "downloaded."
+)
 _OUT = "File of the figure. Default: demo/DATASET.png"
 _SIDES = {64: 8, 256: 16, 784: 28}  # of square pictures, by number of features
 _SHOWN = (6, 10)  # rows and columns of search results

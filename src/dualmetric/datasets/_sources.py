@@ -90,7 +90,8 @@ def download(file: File) -> Path:
     level = logger.level
     logger.setLevel(logging.WARNING)  # its remarks are for programmers
     # pooch sets the total; it fails on a bar without one, as that has no truth value
-    progress = tqdm(desc=file.name, total=1, unit="B", unit_scale=True, leave=False)
+    options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}  # on terminals
+    progress = tqdm(desc=file.name, total=1, **options)
     try:
         known_hash = file.sha256 and f"sha256:{file.sha256}"
         downloader = pooch.HTTPDownloader(progressbar=progress)
