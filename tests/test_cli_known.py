@@ -18,7 +18,7 @@ from dualmetric.evaluation import (
 from dualmetric.intervals import bootstrap_interval, paired_interval
 from dualmetric.supervision import Pairs, Positives, Relevance
 from makers import make_classes, make_counts
-from test_cli_commands import as_json, folder, left, refused, run  # noqa: F401
+from test_cli_commands import as_json, call, folder, left, refused, run  # noqa: F401
 
 D = 8
 SPREAD = [0.5, 0.5, *[2.0] * (D - 2)]
@@ -316,6 +316,9 @@ class TestPairs:
         )
         line = refused(*start, "few.npy")
         assert line.startswith("2 pairs are too few to hold some out: use --holdout 0")
+        np.save("few.npy", [[0, 1]])  # and no random pairs are counted
+        said = call(*start, "few.npy").stderr
+        assert "dualmetric: 1 pair is too few to hold some out: use --holdout 0" in said
 
 
 class TestJudged:

@@ -27,6 +27,7 @@ def hold_out_known(known: Any, n_rows: int, share: float, seed: int) -> tuple[An
 
     if not share:
         return known, None
+    n_given = n_units(known)
     if isinstance(known, Pairs):
         known = with_different(known, n_rows)
         units, of = np.arange(len(known)), np.arange(len(known))
@@ -40,9 +41,10 @@ def hold_out_known(known: Any, n_rows: int, share: float, seed: int) -> tuple[An
         if isinstance(known, Pairs) and not all(part.same.any() for part in parts):
             raise ValueError("no pair that is the same")
     except ValueError:
-        noun = "pairs" if isinstance(known, Pairs) else "queries"
+        one, many = ("pair", "pairs") if isinstance(known, Pairs) else ("query", "queries")
+        words = f"{one} is" if n_given == 1 else f"{many} are"
         raise ValueError(
-            f"{len(units)} {noun} are too few to hold some out: use --holdout 0 to learn from all, "
+            f"{n_given} {words} too few to hold some out: use --holdout 0 to learn from all, "
             "without scores"
         ) from None
     return parts
