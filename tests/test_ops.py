@@ -89,6 +89,22 @@ def test_sq_distances(problem, layout, width):
         np.testing.assert_allclose(got, expected, rtol=20 * EPS[X.dtype], atol=0)
 
 
+def test_sq_distances_of_sparse_rows_that_are_nearly_equal(rng):
+    # exact: what one row has alone may be far below the rounding of the squares of both
+    X = np.abs(rng.normal(size=(60, 30))) * (rng.random((60, 30)) < 0.5) + 0.0
+    X[30:] = X[:30]
+    X[np.arange(30, 60), rng.integers(30, size=30)] += 10.0 ** rng.uniform(-9, -3, size=30)
+    X[30] = X[0]
+    left, right = np.arange(30), np.arange(30, 60)
+    expected = np.square(X[left] - X[right]).sum(axis=1)
+    for width in (30, 10_000):  # the left row is written out, or too long for the few pairs
+        rows = sp.csr_matrix(X)
+        rows.resize(60, width)
+        for one, other in ((left, right), (right, left)):
+            np.testing.assert_allclose(ops.sq_distances(rows, one, other), expected, rtol=1e-12)
+    assert expected[0] == 0.0
+
+
 def test_sq_distances_over_threads(rng, monkeypatch):
     # more pairs than one thread takes, and three threads: the parts must meet without a seam
     monkeypatch.setenv("OMP_NUM_THREADS", "3")

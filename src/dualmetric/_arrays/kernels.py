@@ -257,43 +257,71 @@ def sq_distances_dense(X, left, right, start, stop, out):
 
 
 @_compile
-def sq_distances_csr(data, indices, indptr, n_features, left, right, start, stop, out):
-    """The same for CSR rows without duplicates.
+def _merged_distance(data, indices, a, a_end, b, b_end):
+    """‖x − y‖² of two CSR rows, from the differences of all entries."""
+    total = 0.0
+    while a < a_end and b < b_end:
+        if indices[a] == indices[b]:
+            diff = np.float64(data[a]) - np.float64(data[b])
+            a += 1
+            b += 1
+        elif indices[a] < indices[b]:
+            diff = np.float64(data[a])
+            a += 1
+        else:
+            diff = np.float64(data[b])
+            b += 1
+        total += diff * diff
+    while a < a_end:
+        total += np.float64(data[a]) ** 2
+        a += 1
+    while b < b_end:
+        total += np.float64(data[b]) ** 2
+        b += 1
+    return total
 
-    The left row is written out, and stays for the pairs after it that have the same. What only it
-    holds is ‖x‖² minus the squares of the features that the right row has, too; rows with the same
-    features are compared without that difference, so that equal rows have a distance of zero.
+
+@_compile
+def sq_distances_csr(data, indices, indptr, n_features, left, right, start, stop, out):
+    """The same for CSR rows with sorted indices.
+
+    Merging two rows is slow, because no processor can predict its branches. So the left row is
+    written out, and stays for the pairs after it that have the same; what it has alone is ‖x‖²
+    minus the squares of what both rows have. Rows are merged where little is left of that
+    difference, which would be rounding, and where the row would be too long for the few pairs.
     """
-    row = np.zeros(n_features)
+    written = n_features <= 64 * left.shape[0]
+    row = np.zeros(n_features if written else 0)
     held = -1
     square = 0.0
-    count = 0
     for p in range(start, stop):
         i, j = left[p], right[p]
-        if i != held:
-            if held >= 0:
-                for e in range(indptr[held], indptr[held + 1]):
-                    row[indices[e]] = 0.0
-            square = 0.0
-            count = 0
-            for e in range(indptr[i], indptr[i + 1]):
-                value = np.float64(data[e])
-                row[indices[e]] = value
-                square += value * value
-                count += value != 0.0
-            held = i
-        total = 0.0
-        shared = 0.0
-        alone = count
-        for e in range(indptr[j], indptr[j + 1]):
-            other = row[indices[e]]
-            diff = np.float64(data[e]) - other
-            total += diff * diff
-            shared += other * other
-            alone -= other != 0.0
-        if alone > 0:
-            total += max(square - shared, 0.0)
-        out[p] = total
+        alone = 0.0
+        if written:
+            if i != held:
+                if held >= 0:
+                    for e in range(indptr[held], indptr[held + 1]):
+                        row[indices[e]] = 0.0
+                square = 0.0
+                for e in range(indptr[i], indptr[i + 1]):
+                    value = np.float64(data[e])
+                    row[indices[e]] = value
+                    square += value * value
+                held = i
+            total = 0.0
+            shared = 0.0
+            for e in range(indptr[j], indptr[j + 1]):
+                other = row[indices[e]]
+                diff = np.float64(data[e]) - other
+                total += diff * diff
+                shared += other * other
+            alone = square - shared
+        if alone > 1e-3 * square:
+            out[p] = total + alone
+        else:
+            out[p] = _merged_distance(
+                data, indices, indptr[i], indptr[i + 1], indptr[j], indptr[j + 1]
+            )
 
 
 @_compile

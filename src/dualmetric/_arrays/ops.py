@@ -464,7 +464,7 @@ def comparison_graph(index: Array, weight: Array, n_rows: int) -> sp.csr_matrix:
     one_way = sp.csr_matrix((np.concatenate([weight, -weight]), pairs), shape=(n_rows, n_rows))
     graph = one_way + one_way.T
     degrees = -np.asarray(graph.sum(axis=1)).ravel()  # so that C·1 = 0
-    graph = sp.csr_matrix(graph + sp.diags_array(degrees, format="csr"))
+    graph = sp.csr_matrix(graph + sp.diags_array(degrees, format="csr", dtype=graph.dtype))
     graph.eliminate_zeros()
     return graph
 

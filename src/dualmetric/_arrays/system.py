@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -70,7 +71,8 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
         return
     first, *others = pairwise(bounds)
     with ThreadPoolExecutor(len(others)) as pool:
-        started = [pool.submit(work, *pair) for pair in others]
+        # with the settings of this thread, such as np.errstate
+        started = [pool.submit(copy_context().run, work, *pair) for pair in others]
         work(*first)
         for done in started:
             done.result()
