@@ -267,6 +267,18 @@ def held_out_errors(
     return errors
 
 
+def is_rounding(B: Matrix, shape: tuple[int, ...], mean: float, alpha: float) -> bool:
+    """Whether B is zero but for rounding: all classes have the same mean.
+
+    ``shape`` is that of the rows X, and ``mean`` their mean eigenvalue.
+    """
+    n, d = shape
+    trace = mean * min(n - 1, d)
+    size = float(np.sqrt(ops.column_dots(B, B).sum()))
+    # ‖B‖(tr XᵀX + α) ≥ ‖XᵀY‖
+    return not size * (trace + alpha) > 1e-12 * np.sqrt(trace * n)
+
+
 def as_factor(B: Matrix, rank: int | None) -> Matrix:
     """L with LLᵀ = BBᵀ and orthogonal columns, the longest first, cut to ``rank``; in float64.
 

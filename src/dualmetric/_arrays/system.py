@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -72,7 +72,7 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
     first, *others = pairwise(bounds)
     with ThreadPoolExecutor(len(others)) as pool:
         # with the settings of this thread, such as np.errstate
-        started = [pool.submit(copy_context().run, work, *pair) for pair in others]
+        started = [pool.submit(partial(copy_context().run, work, *pair)) for pair in others]
         work(*first)
         for done in started:
             done.result()

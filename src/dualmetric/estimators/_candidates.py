@@ -1,7 +1,8 @@
 """Candidates of `MetricCV`, in families that share work.
 
 Every candidate runs the stages of `dualmetric.learn`, in the same order and with the same random
-numbers as a separate fit would. So stages can be shared: the lift by all candidates that have one,
+numbers as a separate fit would. (Only ridge regression by products is less exact than a fit: see
+`ridge.ROUGH`.) So stages can be shared: the lift by all candidates that have one,
 the comparisons by all with the same sampler, the directions by all ranks, powers and distances, and
 one decomposition of the rows by all penalties of a ridge regression.
 """
@@ -103,6 +104,30 @@ class Field:
             new = {**params, "distance": distance}
             best = np.fmax(best, self.race.enter(method, new, (train, test), spent, stays))
         return float(best)
+
+
+class Stopwatch:
+    """Seconds of the work that candidates share, and of each one's own."""
+
+    def __init__(self) -> None:
+        self._shared, self._begin = 0.0, perf_counter()
+
+    def share(self) -> None:
+        """What was done since the last call is shared by all candidates from now on."""
+        self._shared += self._lap()
+
+    def spent(self) -> float:
+        """Seconds that a fit of this candidate alone would have taken."""
+        return self._shared + self._lap()
+
+    def _lap(self) -> float:
+        now = perf_counter()
+        seconds, self._begin = now - self._begin, now
+        return seconds
+
+    def restart(self) -> None:
+        """Leave out what was done since the last call: it is not part of a fit."""
+        self._begin = perf_counter()
 
 
 def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
@@ -257,6 +282,8 @@ def _walk(
 def _prior_settings(field: Field) -> list[dict[str, Any]]:
     """Settings of the candidates with a prior, apart from λ."""
     families, few = field.families, field.train.shape[1] <= _ALL_DIRECTIONS
+    if field.race.is_narrow:  # they have as many directions as features
+        return []
     settings: list[dict[str, Any]] = []
     if "identity" in families:
         settings.append({"prior": "identity"})
@@ -285,7 +312,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         regs = _WIDE_REGS
     training = Training(open_rows(train)[0], known, np.arange(n), train, known)
     for setting in _prior_settings(field):
-        begin = perf_counter()
+        watch = Stopwatch()
         params = {**setting, "distance": distance, "max_epochs": search.max_epochs}
         if isinstance(known, Judged):
             params["max_epochs"] = min(search.max_epochs, JUDGED_EPOCHS)
@@ -300,6 +327,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         options = resolve_blocks(method(**params, blocks=search.blocks), d, field.names)
         problem = stages.pose(train, known, options, after_sampling)
         shared: dict[bytes, Any] = {}
+        watch.share()
         for reg in regs:
             base = {**params, "reg": reg}
             settings = [base]
@@ -313,17 +341,17 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
             full = stages.learn_posed(
                 problem, LiftedRows(train), options, rng, clock, shared=shared
             )
+            seconds = watch.spent()
             for one in settings:
                 found = stages.weaker(full, one.get("strength", 1.0))
                 metric = method(**one, blocks=search.blocks).metric_of(found, training)
                 parts = [train, field.test] if field.split.judges_train else [field.test]
                 mapped = [metric.embedding(part) for part in parts]
                 mapped = [part.positive if part.negative is None else part for part in mapped]
-                spent = perf_counter() - begin
                 # for new classes, the default is chosen unless another one is better
                 stays = field.race.evidence == "default" and reg == stages.PRIOR_REG
-                field.race.enter(method.__name__, one, (mapped[0], mapped[-1]), spent, stays)
-                begin = perf_counter()
+                field.race.enter(method.__name__, one, (mapped[0], mapped[-1]), seconds, stays)
+            watch.restart()
         yield method.__name__
 
 
@@ -331,25 +359,24 @@ def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
     """Candidates of `Whitening`: all directions of whitened rows, and no comparisons."""
     train, test = field.train, field.test
     n, d = train.shape
-    if d > _ALL_DIRECTIONS or not field.race.wants("Whitening", {}):
+    if d > _ALL_DIRECTIONS or field.race.is_narrow or not field.race.wants("Whitening", {}):
         return
-    begin = perf_counter()
+    watch = Stopwatch()
     within = field.split.train.within(train, np.arange(n))
     if within.trace <= 0.0:
         return
     W = ops.quadratic(train, within.apply)
+    watch.share()
 
     def scored(shrinkage: float) -> float:
-        nonlocal begin
         params = {"shrinkage": shrinkage}
         if shrinkage == 1.0 or not field.race.wants("Whitening", params):
             return np.nan  # 1 is the plain distance
         root = scatter_of(train, within, shrinkage, d, W).root()
         mapped = ops.dot(train, root), ops.dot(test, root)
-        spent = perf_counter() - begin
-        best = field.scored("Whitening", params, mapped, distances, spent)
-        begin = perf_counter()
-        return best if field.race.has_left("Whitening", params) else -np.inf
+        best = field.scored("Whitening", params, mapped, distances, watch.spent())
+        watch.restart()
+        return best
 
     for _ in _walk(*_shrinkages(field), scored):
         yield "Whitening"
@@ -357,30 +384,35 @@ def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
 
 def _in_space(field: Field, lift: str | None, families: Sequence[str]) -> Iterator[str]:
     """Candidates of some families over the rows as they are, or lifted."""
-    begin = perf_counter()
     with_ridge, with_durp = (
         family in families and family in field.families and field.race.wants(method, {"lift": lift})
         for family, method in (("ridge", "RidgeMetric"), ("dual", "DuRP"))
     )
     if not with_ridge and not with_durp:
         return
+    watch = Stopwatch()
     after_lift = generator(field.seed)
     fixed = {**fixed_options(field.search, field.n_rows), "lift": lift}
     lifted = stages.lift_rows(field.train, DuRP(**fixed), after_lift)
     test = field.test
     if lifted.lift is not None:
         test = lifted.lift.apply(test, lifted.nystroem)
+    watch.share()
     if with_ridge:
-        _regressed(field, lift, lifted.X, test, begin)
+        _regressed(field, lift, lifted.X, test, deepcopy(watch))
         yield "RidgeMetric"
-        begin = perf_counter()
     ranks = _ranks(field, lift)
     for sampler in field.search.samplers if with_durp else ():
+        watch.restart()
         options = DuRP(**fixed, sampler=sampler)
         after_sampling = deepcopy(after_lift)
         problem = stages.pose(lifted.X, field.split.train, options, after_sampling)
         values, start = _shrinkages(field)
         within = stages.within_of(problem) if min(values) < 1.0 else None
+        if within is not None and within[0].trace <= 0.0:  # there is nothing to whiten with
+            values, start = [value for value in values if value == 1.0], None
+        own = deepcopy(watch)
+        own.share()
 
         def scored(
             shrinkage: float,
@@ -388,31 +420,29 @@ def _in_space(field: Field, lift: str | None, families: Sequence[str]) -> Iterat
             after_sampling: Any = after_sampling,
             problem: Any = problem,
             within: Any = within,
+            own: Stopwatch = own,
         ) -> float:
-            nonlocal begin
             best = np.nan
             for reg in field.search.regs:
                 base = {"lift": lift, "sampler": sampler, "shrinkage": shrinkage, "reg": reg}
-                if shrinkage < 1.0 and within is not None and within[0].trace <= 0.0:
-                    continue
                 if not field.race.wants("DuRP", base):
                     continue
                 options = DuRP(**{**fixed, **base})
                 rng = deepcopy(after_sampling)
                 found, mapped = _directions(problem, options, ranks, rng, within, lifted.X, test)
-                spent = perf_counter() - begin
-                found_best = _read_off(field, base, spent, found, mapped, ranks)
-                if not field.race.has_left("DuRP", base):
-                    found_best = -np.inf
-                best = np.fmax(best, found_best)
-                begin = perf_counter()
+                if len(found.values):  # with no direction, it is the plain distance
+                    scores = _read_off(field, base, own.spent(), found, mapped, ranks)
+                    best = np.fmax(best, scores)
+                own.restart()
             return float(best)
 
         for _ in _walk(values, start, scored):
             yield "DuRP"
 
 
-def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begin: float) -> None:
+def _regressed(
+    field: Field, lift: str | None, train: Matrix, test: Matrix, watch: Stopwatch
+) -> None:
     """Candidates of `RidgeMetric`: all penalties from one decomposition."""
     labels = field.split.train
     assert isinstance(labels, Labels)
@@ -420,7 +450,9 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
     classes, codes = np.unique(labels.y[known], return_inverse=True)
     rows = train if len(known) == train.shape[0] else ops.take_rows(train, known)
     n_classes = len(classes)
-    rank = min(n_classes - 1, field.search.max_components or n_classes)
+    # of all classes: a part of the rows may lack some
+    most = max((field.n_classes or n_classes) - 1, 1)
+    rank = min(most, field.search.max_components or most)
     unit = ridge.mean_eigenvalue(rows)
     values, start = ridge.PENALTIES.tolist(), None
     by_products = not ridge.can_decompose(rows)
@@ -432,9 +464,10 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
         found = ridge.decompose(rows)
         aims = ridge.targets(found, codes)
     near: Matrix | None = None  # the last solution, close to the next
+    watch.share()
 
     def scored(alpha: float | None) -> float:
-        nonlocal begin, near
+        nonlocal near
         params = {"lift": lift, "alpha": alpha, "n_components": rank}
         if not field.race.wants("RidgeMetric", params):
             return np.nan
@@ -446,18 +479,20 @@ def _regressed(field: Field, lift: str | None, train: Matrix, test: Matrix, begi
             near = B
         else:
             B = ridge.coefficients(found, aims, unit * alpha)
-        if rank == 1 or rank < n_classes - 1:  # of two classes, B has two opposite columns
+        if ridge.is_rounding(B, rows.shape, unit, unit * alpha):
+            return np.nan  # it is the plain distance
+        if n_classes == 2 or rank < n_classes - 1:  # of two classes, B has two opposite columns
             B = ridge.as_factor(B, rank)
         mapped = (
             ops.threaded_dot(train, like(B, train)),
             ops.threaded_dot(test, like(B, test)),
         )
-        spent = perf_counter() - begin
+        spent = watch.spent()
         distances = field.search.distances
         if params["alpha"] is None and "cosine" in distances and rank > 1:
             distances = ["cosine"]  # the default
         best = field.scored("RidgeMetric", params, mapped, distances, spent)
-        begin = perf_counter()
+        watch.restart()
         return best
 
     for _ in _walk(values, start, scored):
@@ -506,9 +541,6 @@ def _directions(
     found = stages.directions(
         posed, weight, options, rng, scatter=scatter, rank=most, written_up_to=_ALL_DIRECTIONS
     )
-    if not len(found.values):  # no positive direction: all rows are alike
-        ones = like(np.ones((posed.rows.shape[1], 1), posed.rows.dtype), posed.rows)
-        found = Directions(np.ones(1), ones, 0.0)
     vectors = stages.in_original_space(found.vectors, posed, None)
     return found, (ops.threaded_dot(train, vectors), ops.threaded_dot(test, vectors))
 

@@ -29,22 +29,20 @@ _FEWEST_QUERIES = 20  # that the default ridge is judged by
 _FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the simplest first
 
 
-def choose(
-    race: Race, most_seconds: float = np.inf, most_components: float = np.inf
-) -> dict[str, Any]:
+def choose(race: Race, most_seconds: float = np.inf) -> dict[str, Any]:
     """Compare the candidates over all splits; returns what becomes fitted attributes.
 
-    Candidates whose fit took longer than ``most_seconds``, or that have more directions than
-    ``most_components``, are left out; where that is finite, the plain distance has too many. Where
-    no family is better than the plain distance, it is kept, or else `RidgeMetric` with its own
-    penalty: see `_default_ridge`. Of those within one standard error of the best, the simplest is
-    chosen: linear before lifted, whitening before ridge before DuRP, few directions before many.
+    Candidates whose fit took longer than ``most_seconds`` are left out. Where no family is better
+    than the plain distance, this is kept, unless the race allows fewer directions than it has, or
+    else `RidgeMetric` with its own penalty: see `_default_ridge`. Of those within one standard
+    error of the best, the simplest is chosen: linear before lifted, whitening before ridge before
+    DuRP, few directions before many.
 
     What "better" means depends on the evidence that queries can give:
 
     - "interval": the intervals of all families hold together, and that of this one is above zero.
-    - "one-sided": families with a prior are tested first, each with 95 % confidence of its own. Few
-      queries can rarely show more, and a prior makes large losses unlikely.
+    - "one-sided": for families with a prior, a one-sided test of each alone is enough, with 95 %
+      confidence. Few queries can rarely show more, and a prior makes large losses unlikely.
     - "default", for new classes: classes are few, and the best of many candidates on them is mostly
       chosen by chance. So the default metric with a prior is taken, unless another one, or the
       plain distance, is significantly better over classes.
@@ -53,22 +51,20 @@ def choose(
     means = estimated_means(scores)
     plain = np.array([one.method == "Euclidean" for one in candidates])
     best_plain = better_plain(scores)
-    narrow = np.isfinite(most_components)
+    narrow = race.is_narrow
     in_time = ~plain & np.array([np.max(one.fit_times) <= most_seconds for one in candidates])
-    left = [not one.barred and (narrow or not one.dropped) for one in candidates]
-    allowed = in_time & np.array(left)
+    allowed = in_time & np.array([not one.barred and not one.dropped for one in candidates])
     is_default = np.array([is_default_ridge(one.method, one.params) for one in candidates])
     ridge = None if narrow else _default_ridge(race, allowed & is_default, scores, best_plain)
     allowed &= ~is_default
     if any(one.barred for one in candidates):
         allowed &= _scored_most(candidates, allowed)
-    if narrow:
-        allowed &= np.array([_width(one) <= most_components for one in candidates])
-        if not allowed.any():
-            raise ValueError(
-                f"no metric with at most max_components={most_components} directions was tried "
-                "before the time limit: increase max_components or time_limit"
-            )
+    if narrow and not allowed.any():
+        raise ValueError(
+            f"no metric with at most max_components={race.most_components} directions was learned"
+            f"{' before the time limit' if race.out_of_time else ''}: increase max_components"
+            f"{' or time_limit' if race.out_of_time else ''}"
+        )
     place, gain, expected = best_plain, (np.nan, np.nan), float(means[best_plain])
     gains = _gains(race, allowed, scores, best_plain)
     better = [
@@ -277,15 +273,9 @@ def _simplest(race: Race, scores: Array, means: Array, allowed: Array, best: int
     return min(places, key=lambda place: (_complexity(candidates[place]), -means[place]))
 
 
-def _width(candidate: Candidate) -> float:
-    """Directions of the metric; infinity where it has as many as features."""
-    rank = candidate.params.get("n_components")
-    return np.inf if rank is None or "prior" in candidate.params else float(rank)
-
-
 def _complexity(candidate: Candidate) -> tuple[bool, int, bool, float]:
     lifted, method, prior = _family(candidate)
-    return lifted, _FAMILIES.index(method), not prior, _width(candidate)
+    return lifted, _FAMILIES.index(method), not prior, candidate.width
 
 
 def results(race: Race) -> dict[str, Any]:

@@ -43,6 +43,12 @@ class Candidate:
     dropped: bool = False
     barred: bool = False  # it may not be chosen, however good it is
 
+    @property
+    def width(self) -> float:
+        """Directions of the metric; infinity where it has as many as features."""
+        rank = self.params.get("n_components")
+        return np.inf if rank is None or "prior" in self.params else float(rank)
+
     def fit_params(self) -> dict[str, Any]:
         """Parameters of its fit, without those that are read off afterwards."""
         return {name: value for name, value in self.params.items() if name not in READ_OFF}
@@ -51,11 +57,18 @@ class Candidate:
 class Race:
     """Candidates, scored split after split until ``deadline`` (of `time.perf_counter`).
 
-    ``entrants`` are those that may take part; with None, all may.
+    ``entrants`` are those that may take part; with None, all may. Candidates with more directions
+    than ``most_components`` are scored to compare with, but they are barred. Where that is finite,
+    the plain distances are barred as well.
     """
 
-    def __init__(self, deadline: float = np.inf, entrants: list["Candidate"] | None = None) -> None:
-        self.deadline, self.entrants = deadline, entrants
+    def __init__(
+        self,
+        deadline: float = np.inf,
+        entrants: list["Candidate"] | None = None,
+        most_components: float = np.inf,
+    ) -> None:
+        self.deadline, self.entrants, self.most_components = deadline, entrants, most_components
         self.out_of_time = False
         self._known: dict[str, Candidate] = {}
         self.mutual = False  # whether queries are each other's answers
@@ -73,6 +86,11 @@ class Race:
         return len(np.unique(np.concatenate(self._queries)))
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether even the plain distances have too many directions."""
+        return self.most_components < np.inf
+
+    @property
     def is_open(self) -> bool:
         """Whether any candidate may still enter: later splits only score those that have."""
         return self.entrants is None and len(self._queries) == 1
@@ -85,15 +103,12 @@ class Race:
 
     def wants(self, method: str, params: dict[str, Any]) -> bool:
         """Whether a candidate with these parameters, and perhaps others, is in the race."""
-        if perf_counter() > self.deadline:
-            self.out_of_time = True
-            return False
         known = self.entrants if len(self._queries) == 1 else self.candidates
-        return known is None or _any_left(known, method, params)
-
-    def has_left(self, method: str, params: dict[str, Any]) -> bool:
-        """Whether a candidate with these parameters, and perhaps others, has not dropped out."""
-        return _any_left(self.candidates, method, params)
+        if known is not None and not _any_left(known, method, params):
+            return False
+        late = perf_counter() > self.deadline
+        self.out_of_time |= late
+        return not late
 
     def enter(
         self,
@@ -106,12 +121,15 @@ class Race:
         """Score a candidate, given training and test rows as its metric maps them.
 
         ``stays`` is for candidates that never drop out, because they are chosen where no other is
-        significantly better. Returns the mean score, NaN if there is none.
+        significantly better. Returns the mean score: −∞ if it dropped out, NaN if it was not
+        scored.
         """
         key = f"{method} {sorted(params.items())}"
         may_enter = self.entrants is None or any(one.key == key for one in self.entrants)
         if len(self._queries) == 1 and may_enter:
-            self._known.setdefault(key, Candidate(key, method, params, stays=stays))
+            new = Candidate(key, method, params, stays=stays)
+            new.barred = new.width > self.most_components
+            self._known.setdefault(key, new)
         candidate = self._known.get(key)
         if candidate is None or candidate.dropped:
             return np.nan
@@ -130,8 +148,10 @@ class Race:
         candidate.score_times.append(perf_counter() - begin)
         if not len(self._queries[-1]):
             self._queries[-1] = self._numbers(len(scores))
+        if not finished:
+            return -np.inf
         mean = float(known_mean(scores))
-        if finished and (self._leader is None or mean > known_mean(self._leader)):
+        if not candidate.barred and (self._leader is None or mean > known_mean(self._leader)):
             self._leader = scores
         return mean
 
@@ -157,6 +177,8 @@ class Race:
         """Drop those that are clearly behind the best one that may be chosen, on all splits."""
         scores = self.scores()
         barred = np.array([one.barred for one in self.candidates])
+        if barred.all():
+            return
         means = np.where(barred, -np.inf, estimated_means(scores))
         for candidate, gap in zip(self.candidates, scores - scores[np.argmax(means)], strict=True):
             candidate.dropped |= not candidate.stays and is_behind(gap)
@@ -176,7 +198,7 @@ class Race:
         """Bar candidates; those that dropped out because they were behind them alone are back."""
         for one in self.candidates:
             one.barred |= one.key in keys
-            one.dropped = one.barred
+            one.dropped = one.barred and not one.stays
         self.finish()
 
     def scores(self) -> Array:

@@ -47,7 +47,7 @@ class RidgeMetric(LearnedMetricEstimator):
     With up to 4,000 features or up to 4,000 rows, the decomposition is exact. If there are more of
     both, B is found from products with the rows, which may be sparse, and the penalty is chosen by
     the error on 2,000 held-out rows (or a fifth of all). Penalties are then tried from the largest
-    down, until the error rises.
+    down, until the error has exceeded the smallest one twice in a row.
 
     See Also
     --------
@@ -180,16 +180,15 @@ class RidgeMetric(LearnedMetricEstimator):
 
     def _factor(self, B: Matrix, lifted: LiftedRows, mean: float, alpha: float) -> Matrix | None:
         """L of M = BBᵀ in the precision of the rows; the plain distance where B is rounding."""
-        size = float(np.sqrt(ops.column_dots(B, B).sum()))
-        n, d = lifted.X.shape
-        trace = mean * min(n - 1, d)
-        if size * (trace + alpha) > 1e-12 * np.sqrt(trace * n):  # ‖B‖(tr XᵀX + α) ≥ ‖XᵀY‖
+        if not ridge.is_rounding(B, lifted.X.shape, mean, alpha):
             return like(ridge.as_factor(B, self.n_components), lifted.X)
         warn(
             "all classes have the same mean, so no direction tells them apart: the plain "
             'distance is kept. lift="rbf" may find more.'
         )
-        return None if lifted.lift is None else ops.square(d, lifted.X, diagonal=1.0)
+        return (
+            None if lifted.lift is None else ops.square(lifted.X.shape[1], lifted.X, diagonal=1.0)
+        )
 
 
 def _choose(alphas: Array, measure: Callable[[], Array]) -> dict[str, Any]:

@@ -125,8 +125,8 @@ class MetricCV(LearnedMetricEstimator):
         What was held out: "rows", "classes", "pairs", "queries" or "comparisons".
     cv_results_ : dict of ndarrays
         As in `GridSearchCV`: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score``, ``mean_fit_time`` (of the part that settings
-        share), ``mean_score_time``; ``estimator``, the name of the class; ``dropped``, whether it
+        ``std_test_score``, ``rank_test_score``, ``mean_fit_time`` (of a fit with these settings
+        alone), ``mean_score_time``; ``estimator``, the name of the class; ``dropped``, whether it
         dropped out of the race; and ``n_queries`` that it was scored on. A candidate that dropped
         out has NaN for later splits, and its mean is that of the best plus its mean difference.
     best_plain_ : tuple of (str, float)
@@ -332,7 +332,7 @@ class MetricCV(LearnedMetricEstimator):
         self._check_requirements(supervision, families, most)
         default_ridge = self._tries_default_ridge(rows, supervision, families)
         deadline = np.inf if self.time_limit is None else begin + _RACE_SHARE * self.time_limit
-        race, guards = Race(deadline), []
+        race, guards = Race(deadline, most_components=most), []
         distance: str | None = None
         n_splits = int(self.cv) if isinstance(self.cv, Integral) else 1  # as far as is known
         n_done, settled = 0, False
@@ -358,7 +358,7 @@ class MetricCV(LearnedMetricEstimator):
                 n_done = self._run(field, distance, callback, n_done, n_left)
 
         def chosen() -> dict[str, Any]:
-            return choose(race, self._seconds_left(begin), most)
+            return choose(race, self._seconds_left(begin))
 
         for number, split in enumerate(supervision.splits(rows, self.cv, scoring, seed)):
             if split.guard:
