@@ -33,6 +33,9 @@ SMALL = {
 }
 
 
+PRIORS = {name: value for name, value in SMALL.items() if name != "powers"}  # these have none
+
+
 def make_data(n=240, d=15, noise=6.0):
     """Four classes apart in two features; the others vary more and say nothing."""
     spread = np.r_[1.0, 1.0, np.full(d - 2, noise)]
@@ -365,6 +368,7 @@ def test_best_params_reproduce_every_estimator(estimator):
     settings = {**SMALL, "shrinkages": [0.1], "powers": [0.0], "lifts": ["rbf"], "priors": [None]}
     if estimator is DuOri:
         settings |= {"shrinkages": [1.0], "priors": ["whitening"]}
+        del settings["powers"]  # a prior has none
     if estimator is Whitening:  # three directions cannot tell ten digits apart
         settings |= {"lifts": [None], "ranks": [1]}
     if estimator is Euclidean:
@@ -507,7 +511,7 @@ def test_lift_is_left_out_for_wide_sparse_rows():
 @pytest.mark.parametrize("scoring", ["map", "knn"])
 def test_unseen_classes(scoring):
     X, y = make_data()
-    search = MetricCV(cv="classes", scoring=scoring, **SMALL).fit(X, y)
+    search = MetricCV(cv="classes", scoring=scoring, **PRIORS).fit(X, y)
     assert "split1_test_score" in search.cv_results_
     assert search.held_out_ == "classes"
     priors = search.cv_results_["param_prior"]
@@ -739,7 +743,7 @@ def test_priors_are_what_is_asked_for():
         ([None], {"Euclidean", "Whitening", "DuRP"}),
         (["identity"], {"Euclidean", "Whitening", "DuOri"}),
     ):
-        search = MetricCV(**SMALL, priors=priors).fit(X, known)
+        search = MetricCV(**PRIORS, priors=priors).fit(X, known)
         assert set(search.cv_results_["estimator"]) == expected
     with pytest.raises(ValueError, match="each of priors must be one of None, 'identity'"):
         MetricCV(priors=["plain"]).fit(X, known)
@@ -818,3 +822,134 @@ def test_a_cv_that_does_not_split_is_refused_by_name(kind):
     for cv in (2.5, [1, 2], iter([(np.arange(9), np.array([1000]))])):
         with pytest.raises(ValueError, match=r"cv=.* does not split these \w+: "):
             MetricCV(cv=cv).fit(X, known)
+
+
+# --- few directions, and what cannot be better --------------------------------------------------
+
+
+def digits(n=400):
+    X, y = load_digits(return_X_y=True)
+    return X[:n].astype(np.float32), y[:n]
+
+
+def test_metrics_with_too_many_directions_drop_no_others():
+    X, y = digits()
+    options = {"cv": 3, "n_triplets": 2000, "lifts": (None,), "random_state": 0}
+    with pytest.warns(UserWarning, match="significantly better"):
+        search = MetricCV(max_components=2, **options).fit(X, y)
+    table = search.cv_results_
+    # the plain distances are far ahead, but the race is among those that may be chosen
+    assert table["mean_test_score"][:2].max() > search.best_score_ + 0.1
+    assert table["n_queries"][search.best_index_] == 400
+    assert search.transform(X).shape[1] <= 2
+
+
+def test_a_plain_distance_that_is_better_but_too_wide_is_named():
+    X, y = digits()
+    with pytest.warns(UserWarning, match=r"max_components=1 allows: increase max_components"):
+        search = MetricCV(max_components=1, n_triplets=2000, random_state=0).fit(X, y)
+    assert "The plain cosine distance is significantly better" in search.recommend()
+
+
+def test_with_one_feature_no_linear_metric_is_tried():
+    X, y = digits()
+    search = MetricCV(n_triplets=2000, random_state=0).fit(X[:, [20]], y)
+    table = search.cv_results_
+    linear = [one.get("lift") is None for one in table["params"]]
+    assert set(table["estimator"][linear]) == {"Euclidean"}
+    search.set_params(lifts=(None,)).fit(X[:, [20]], y)
+    assert "none was tried" in search.recommend()
+
+
+def test_a_metric_without_directions_is_no_candidate():
+    X = np.tile([[1.0, 1], [1, -1], [-1, 1], [-1, -1]], (30, 1))  # no direction has any weight
+    y = np.tile([0, 1, 1, 0], 30)
+    search = MetricCV(lifts=(None,), n_triplets=2000, random_state=0).fit(X, y)
+    assert isinstance(search.best_estimator_, Euclidean)
+    assert "DuRP" not in search.cv_results_["estimator"]
+
+
+def test_ridge_of_equal_means_is_no_candidate():
+    X = np.tile(np.eye(4), (40, 1))
+    search = MetricCV(lifts=(None,), random_state=0).fit(X, np.repeat(np.arange(2), 80))
+    assert "RidgeMetric" not in search.cv_results_["estimator"]
+
+
+def test_equal_rows_within_classes_need_no_whitening(rng):
+    X = np.repeat(rng.standard_normal((3, 5)), 40, axis=0)
+    search = MetricCV(lifts=(None,), n_triplets=500, random_state=0).fit(X, np.arange(120) // 40)
+    assert "DuRP" in search.cv_results_["estimator"]
+
+
+def test_ridge_has_the_directions_of_all_classes():
+    X, y = digits(600)
+    half = np.arange(600) % 2 == 0
+    nine = y == 9
+    first, second = (np.flatnonzero(one) for one in (half & ~nine, ~half | nine))
+    search = MetricCV(cv=[(first, second), (second, first)], n_triplets=1000, lifts=(None,))
+    table = search.set_params(random_state=0).fit(X, y).cv_results_
+    ridge = [one for one in table["params"] if "alpha" in one]
+    assert {one["n_components"] for one in ridge} == {9}
+    both = np.isfinite(table["split1_test_score"])[table["estimator"] == "RidgeMetric"]
+    assert both.any()
+
+
+def test_fit_times_hold_what_settings_share(rng):
+    X = rng.standard_normal((1500, 600)).astype(np.float32)
+    X[:, 0] += 3 * (np.arange(1500) % 2)
+    search = MetricCV(lifts=(None,), n_triplets=500, random_state=0).fit(X, np.arange(1500) % 2)
+    seconds = search.cv_results_["mean_fit_time"][search.cv_results_["estimator"] == "RidgeMetric"]
+    assert len(seconds) > 10
+    assert seconds.min() > 0.3 * np.median(seconds)  # one decomposition serves all penalties
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": "classes", "ranks": [5]}, "ranks has no effect here, because only Whitening"),
+        ({"cv": "classes", "samplers": ["neighbors"]}, "samplers has no effect here"),
+        ({"blocks": [5, 10], "priors": ["identity"]}, "leave out priors"),
+        ({"blocks": [5, 10], "powers": [0.5]}, "powers has no effect here"),
+        ({"cv": []}, r"cv=\[\] holds out nothing"),
+    ],
+)
+def test_options_without_effect_are_refused(options, message):
+    X, y = make_data()
+    with pytest.raises(ValueError, match=message):
+        MetricCV(n_triplets=500, random_state=0, **options).fit(X, y)
+
+
+def test_a_prior_that_is_never_tried_is_refused(rng):
+    X = rng.standard_normal((60, 1001))
+    with pytest.raises(ValueError, match="prior='whitening' is tried for at most 1,000 features"):
+        MetricCV(priors=("whitening",)).fit(X, np.arange(60) % 2)
+
+
+def test_groups_and_new_classes_exclude_each_other():
+    X, y = make_data()
+    with pytest.raises(ValueError, match="leave out groups, or cv"):
+        MetricCV(cv="classes").fit(X, Labels(y, groups=np.arange(len(y)) % 5))
+
+
+def test_given_regs_are_those_of_priors():
+    X, y = make_data()
+    options = {"priors": ("identity",), "regs": (0.02, 0.5), "n_triplets": 500, "random_state": 0}
+    table = MetricCV(**options).fit(X, y).cv_results_
+    assert {one["reg"] for one in table["params"] if "prior" in one} == {0.02, 0.5}
+
+
+def test_estimates_follow_max_rows():
+    X = np.empty((20_000, 100), dtype=np.float32)
+    few, all_rows = MetricCV(max_rows=500).estimate(X), MetricCV().estimate(X)
+    assert few.memory < all_rows.memory / 5
+    assert few.work < all_rows.work / 5
+    assert MetricCV().estimate([[1.0, 2], [2, 3]]).memory > 0
+
+
+def test_progress_ends_at_the_end():
+    X, y = make_data()
+    seen = []
+    search = MetricCV(cv=3, time_limit=0.01, n_triplets=500, random_state=0)
+    with pytest.warns(UserWarning, match="too short"):
+        search.fit(X, y, callback=lambda *counts: seen.append(counts))
+    assert seen[-1][0] == seen[-1][1]

@@ -145,18 +145,18 @@ def learn_posed(
     margin = problem.comparisons.margin + problem.told
     comparisons = Comparisons(index, margin, problem.comparisons.weight)
     return DualFit(
-        factor,
-        problem.mapped,
-        scales_rows_first(options),
-        outside,
-        change,
-        lifted,
-        comparisons,
-        solution,
-        residual,
-        clock,
-        problem.blocks,
-        problem.shares,
+        factor=factor,
+        first=problem.mapped,
+        scaled_first=scales_rows_first(options),
+        outside=outside,
+        change=change,
+        lifted=lifted,
+        comparisons=comparisons,
+        solution=solution,
+        residual=residual,
+        seconds=clock,
+        blocks=problem.blocks,
+        shares=problem.shares,
     )
 
 
@@ -223,18 +223,18 @@ def pose(
         rows, rotation = spaces.row_span(rows)
         spanned = (ops.take_rows(X, numbers), rotation)
     return Problem(
-        X,
-        rows,
-        comparisons,
-        numbers,
-        unit,
-        supervision,
-        spanned,
-        prior,
-        mapped,
-        told,
-        blocks,
-        shares,
+        X=X,
+        rows=rows,
+        comparisons=comparisons,
+        numbers=numbers,
+        unit=unit,
+        supervision=supervision,
+        spanned=spanned,
+        prior=prior,
+        mapped=mapped,
+        told=told,
+        blocks=blocks,
+        shares=shares,
     )
 
 

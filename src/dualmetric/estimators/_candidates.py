@@ -60,6 +60,20 @@ FEW_LABELS = 40, 1000
 
 # settings that a RidgeMetric does not have: it is not tried where they are given
 _OF_DURP = ("shrinkages", "ranks", "powers", "samplers", "regs")
+_TRIED = {
+    "scatter": "Whitening",
+    "ridge": "RidgeMetric",
+    "dual": "DuRP",
+    "identity": "metrics with prior='identity'",
+    "whitening": "metrics with prior='whitening'",
+}
+_READERS = {  # families that have a setting
+    "shrinkages": ("scatter", "dual"),
+    "ranks": ("dual",),
+    "powers": ("dual",),
+    "samplers": ("dual",),
+    "regs": ("dual", "identity", "whitening"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +91,11 @@ class Field:
     n_rows: int  # of all splits
     race: Race
     default_ridge: bool = False  # whether `RidgeMetric` with default settings is tried
+
+    @property
+    def is_line(self) -> bool:
+        """Whether rows have one feature: every linear metric is then the plain distance."""
+        return bool(self.train.shape[1] == 1)
 
     def scored(
         self,
@@ -140,6 +159,8 @@ def run_candidates(field: Field, distance: str | None) -> Iterator[str]:
     yield "Euclidean"
     if distance is None:
         distance = ("euclidean", "cosine")[better_plain(field.race.scores())]
+    if distance not in field.search.distances:
+        distance = field.search.distances[0]
     yield from _corrected(field, distance)
     # what is quick, or likely to lead, comes first: others then drop out early
     lifts = _lifts(field.train, field.search, field.families)
@@ -178,6 +199,26 @@ def families_of(search: Any, supervision: Supervision, n_features: int) -> list[
             left_out = ["ridge", "dual", "lifted"] if search.max_components is None else []
         families = [name for name in families if name not in left_out]
     return families
+
+
+def refuse_unused(search: Any, families: Sequence[str], n_features: int) -> None:
+    """Refuse candidates that are given for a setting which no metric has that will be tried."""
+    if search.blocks is not None and search.priors is not None:
+        raise ValueError("blocks are learned with prior='identity' only: leave out priors")
+    if "whitening" in (search.priors or ()) and n_features > _ALL_DIRECTIONS:
+        raise ValueError(
+            f"prior='whitening' is tried for at most {_ALL_DIRECTIONS:,} features, and X has "
+            f"{n_features:,}: leave it out of priors"
+        )
+    usual = type(search)()
+    for name, readers in _READERS.items():
+        given = list(getattr(search, name) or ()) != list(getattr(usual, name) or ())
+        if given and not set(readers) & set(families):
+            tried = " and ".join(_TRIED[family] for family in _TRIED if family in families)
+            raise ValueError(
+                f"{name} has no effect here, because only {tried or 'plain distances'} are tried: "
+                f"leave out {name}"
+            )
 
 
 def n_groups(field: Field) -> int:
@@ -233,7 +274,7 @@ def _ranks(field: Field, lift: str | None) -> list[int | None]:
         ranks = sorted({min(rank or most, most) for rank in ranks})
     if (shape[1] if lift is None else min(shape[0], LANDMARKS)) > _ALL_DIRECTIONS:
         ranks = [rank for rank in ranks if rank is not None] or [DEFAULT_WIDE_RANK]
-    return ranks
+    return list(dict.fromkeys(ranks))
 
 
 def _shrinkages(field: Field) -> tuple[Sequence[float], int | None]:
@@ -282,7 +323,7 @@ def _walk(
 def _prior_settings(field: Field) -> list[dict[str, Any]]:
     """Settings of the candidates with a prior, apart from λ."""
     families, few = field.families, field.train.shape[1] <= _ALL_DIRECTIONS
-    if field.race.is_narrow:  # they have as many directions as features
+    if field.race.is_narrow or field.is_line:  # they have as many directions as features
         return []
     settings: list[dict[str, Any]] = []
     if "identity" in families:
@@ -310,6 +351,7 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         regs, most = _PAIR_REGS, _PRIOR_PAIRS
     if d > DENSE_LIMIT:
         regs = _WIDE_REGS
+    regs = tuple(reg for reg in search.regs if reg is not None) or regs
     training = Training(open_rows(train)[0], known, np.arange(n), train, known)
     for setting in _prior_settings(field):
         watch = Stopwatch()
@@ -359,7 +401,9 @@ def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
     """Candidates of `Whitening`: all directions of whitened rows, and no comparisons."""
     train, test = field.train, field.test
     n, d = train.shape
-    if d > _ALL_DIRECTIONS or field.race.is_narrow or not field.race.wants("Whitening", {}):
+    if d > _ALL_DIRECTIONS or field.race.is_narrow or field.is_line:
+        return
+    if not field.race.wants("Whitening", {}):
         return
     watch = Stopwatch()
     within = field.split.train.within(train, np.arange(n))
@@ -388,7 +432,7 @@ def _in_space(field: Field, lift: str | None, families: Sequence[str]) -> Iterat
         family in families and family in field.families and field.race.wants(method, {"lift": lift})
         for family, method in (("ridge", "RidgeMetric"), ("dual", "DuRP"))
     )
-    if not with_ridge and not with_durp:
+    if (not with_ridge and not with_durp) or (lift is None and field.is_line):
         return
     watch = Stopwatch()
     after_lift = generator(field.seed)

@@ -24,6 +24,7 @@ _MOST_LOST, _MOST_ERRORS = 0.01, 3.0
 # The gain of `RidgeMetric` with default settings for known classes: its mean and its standard
 # deviation before it is scored. On six sets with 5 and 10 labels per class it was 1 to 25 points.
 _RIDGE_GAIN = 0.05
+_LEAST_GAIN = 5e-4  # smaller gains come from ties that rounding breaks, and help nobody
 _ONE_SIDED = 0.9  # of an interval whose lower end alone holds with 95 % confidence
 _FEWEST_QUERIES = 20  # that the default ridge is judged by
 _FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the simplest first
@@ -178,7 +179,7 @@ def _is_better(
     if race.evidence == "one-sided" and family.prior:
         mine = allowed & _of_family(race.candidates, family)
         low = best_of_gains(scores[mine], scores[plain], level=_ONE_SIDED, mutual=race.mutual)[1]
-    return low > 0.0
+    return low > _LEAST_GAIN
 
 
 def _usual(candidates: list[Candidate], in_time: Array) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._arrays.krylov import OVERSAMPLING
-from .._arrays.system import format_bytes
+from .._arrays.system import format_bytes, n_threads
 from .._rows import Rows, is_source, open_rows
 from ..learn import SPAN_LIMIT
 from ..lift import LANDMARKS
@@ -111,7 +111,7 @@ def estimate_dual(options: DualOptions, X: Any, y: Any = None) -> Estimate:
     entry = itemsize + 4 if sparse else itemsize
     stored = n_entries * entry if sparse else 0  # a copy of a sparse X; a dense one is viewed
     copies = stored if sparse else int(0.3 * n * d * itemsize)
-    measuring = 4 * d * 8 if sparse else min(2 * n * d * 8, 2**24)
+    measuring = (3 + n_threads()) * d * 8 if sparse else min(2 * n * d * 8, 2**24)
     sampling = N * 250  # draws, their distances, and what finds repeated ones
     possible = n**3 // 4  # triplets of two classes: of so few rows, all are listed
     if possible <= most_listed(N):

@@ -194,6 +194,11 @@ class Race:
             or (not one.dropped and (one.method, one.fit_params()) == fit)
         ]
 
+    def may_spare(self, keys: set[str]) -> bool:
+        """Whether something can still be chosen if these candidates are barred."""
+        rest = [one for one in self.candidates if not one.barred and one.key not in keys]
+        return not self.is_narrow or bool(rest)
+
     def bar(self, keys: set[str]) -> None:
         """Bar candidates; those that dropped out because they were behind them alone are back."""
         for one in self.candidates:

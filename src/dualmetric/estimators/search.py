@@ -22,6 +22,7 @@ from .._options import (
     verbose_option,
     with_options,
 )
+from .._rows import open_rows
 from .._validation import warn
 from ..problem import length_unit
 from ..supervision import Labels, Split, Supervision
@@ -37,6 +38,7 @@ from ._candidates import (
     is_too_wide,
     n_groups,
     predicts_classes,
+    refuse_unused,
     run_candidates,
 )
 from ._choice import best_of_families, choose, drop_worse, on_guard, results, still_worse, unusual
@@ -205,7 +207,11 @@ class MetricCV(LearnedMetricEstimator):
         (-0.25, 0.0, 0.25, 0.5),
         ". Those below 0 are tried with the smallest rank only.",
     )
-    distances: Any = _candidates_option("distance", ("euclidean", "cosine"))
+    distances: Any = _candidates_option(
+        "distance",
+        ("euclidean", "cosine"),
+        " of learned metrics. Both plain distances are always compared.",
+    )
     samplers: Any = _candidates_option("sampler", ("active",))
     lifts: Any = _candidates_option(
         "lift", (None, "rbf"), "; sparse rows with more than 4,000 features are not lifted."
@@ -328,6 +334,7 @@ class MetricCV(LearnedMetricEstimator):
             n_classes = len(np.unique(supervision.y[supervision.known_rows()]))
         search = self._with_lists()
         families = families_of(search, supervision, rows.shape[1])
+        refuse_unused(search, families, rows.shape[1])
         most = self._most_components(rows.shape[1])
         self._check_requirements(supervision, families, most)
         default_ridge = self._tries_default_ridge(rows, supervision, families)
@@ -374,6 +381,8 @@ class MetricCV(LearnedMetricEstimator):
                 # no doubt is left whether a learned metric is better, or no time
                 shown = race.n_queries >= _ENOUGH and (low > 0.0 or high < 0.0)
                 settled = race.out_of_time or (self.cv is None and shown)
+        if not race.candidates:
+            raise ValueError(f"cv={self.cv!r} holds out nothing: give at least one split")
         if self.time_limit is not None:  # half of what is left before the refit
             deadline += 0.5 * (1.0 - _RACE_SHARE) * self.time_limit
         guard = Race(deadline)
@@ -383,10 +392,12 @@ class MetricCV(LearnedMetricEstimator):
                 run(guard, split)
                 drop_worse(guard)
             worse = still_worse(guard)
-            if choice["kept"].key not in worse or np.isfinite(most):
-                break  # in the second case, the plain distance cannot be returned
+            if choice["kept"].key not in worse or not race.may_spare(worse):
+                break
             race.bar(worse)
             choice = chosen()
+        if callback is not None:
+            callback(n_done, n_done)
         choice["out_of_time_"] = self._is_out_of_time(race, choice)
         if guards:
             self._warn_of_guard(guard, choice["kept"], len(guards))
@@ -520,11 +531,20 @@ class MetricCV(LearnedMetricEstimator):
             compared = f"the best learned one differs by {low:+.1f} to {high:+.1f} points"
             if np.isnan(low):
                 compared = "all learned ones that were tried are clearly worse"
+                if (self.cv_results_["estimator"] == "Euclidean").all():
+                    compared = "none was tried, because none could differ from it"
             return (
                 f"Keep {plain}: no learned metric is significantly better on held-out "
                 f"{self.held_out_} ({score}; {compared})."
             )
         chosen = ", ".join(unusual(self.best_estimator_, self.best_params_))
+        if self._is_below_plain():
+            return (
+                f"Use {method}({chosen}): {score} on held-out {self.held_out_}. T{plain[1:]} is "
+                f"significantly better ({100 * self.best_plain_[1]:.1f} %), but has more "
+                f"directions than max_components={self.max_components} allows: increase "
+                "max_components."
+            )
         gain = f"a gain of {low:.1f} to {high:.1f} points"
         if low <= 0.0:
             gain = f"a difference of {low:+.1f} to {high:+.1f} points"
@@ -536,6 +556,10 @@ class MetricCV(LearnedMetricEstimator):
             f"Use {method}({chosen}): {score} on held-out "
             f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % ({gain}).{why}"
         )
+
+    def _is_below_plain(self) -> bool:
+        """Whether the choice is significantly worse than a distance that `max_components` bars."""
+        return self.max_components is not None and self.gain_interval_[1] < 0.0
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the best candidate of each family with the 95 % interval of its score.
@@ -578,10 +602,13 @@ class MetricCV(LearnedMetricEstimator):
         Estimate
             Memory of the largest candidate, and work of all candidates together.
         """
+        if not hasattr(X, "shape") or type(X).__module__.startswith("dask"):
+            X = open_rows(X)[0]
         # about how many are tried of the default
         shrinkages = (0.1,) * 4 if self.shrinkages is None else self.shrinkages
         lifted = None if is_too_wide(X) or self.require is not None else "rbf"
-        fixed = fixed_options(self, X.shape[0])
+        n_rows = X.shape[0] if self.max_rows is None else min(X.shape[0], self.max_rows)
+        fixed = fixed_options(self, n_rows) | {"max_rows": self.max_rows}
         each = [
             estimate_dual(DuRP(lift=lift, shrinkage=min(shrinkages), **fixed), X, y)
             for lift in {None, lifted if lifted in self.lifts else None}
@@ -608,6 +635,8 @@ class MetricCV(LearnedMetricEstimator):
         )
         choice |= {"best_estimator_": model, "best_params_": params, "scoring_": scoring}
         self._store(training.rows, training.counts, **choice)
+        if self._is_below_plain():
+            warn(self.recommend())
         if self.verbose:
             print(f"[MetricCV] {self.recommend()}")
         return self

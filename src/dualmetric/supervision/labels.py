@@ -167,6 +167,11 @@ class Labels(Supervision):
         rng = np.random.default_rng(seed)
         parts: Iterable[tuple[Array, Array]]
         groups = None if self.groups is None else self.groups[known]
+        if groups is not None and isinstance(cv, str):
+            raise ValueError(
+                "cv='classes' holds out whole classes and cannot keep groups together as well: "
+                "leave out groups, or cv"
+            )
         if groups is not None and isinstance(cv, Integral | None):
             folds = folds_of(groups, 4 if cv is None else int(cv), seed)
             parts = [(np.setdiff1d(np.arange(len(known)), test), test) for test in folds]
