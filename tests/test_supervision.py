@@ -822,7 +822,7 @@ class TestUnknownLabels:
         assert scores[0] == pytest.approx(scores[1])
 
     def test_all_unknown(self):
-        with pytest.raises(ValueError, match="every label in y is -1, which marks unknown"):
+        with pytest.raises(ValueError, match="no row has a label: every entry of y is -1"):
             DuRP(2).fit(np.eye(4), Labels([-1] * 4, unknown=-1))
 
     @pytest.mark.parametrize("unknown", [None, np.nan, pd.NA])
@@ -853,9 +853,9 @@ class TestUnknownLabels:
         y = Labels([None, "a", "?", "b", "a"], unknown="?").check(5)
         assert y.known_rows().tolist() == [1, 3, 4]
         assert y.y.tolist() == [-1, 0, -1, 1, 0]
-        with pytest.raises(ValueError, match="every label in y is missing, which marks"):
+        with pytest.raises(ValueError, match="no row has a label: every entry of y is missing"):
             Labels([None, np.nan]).check(2)
-        with pytest.raises(ValueError, match=r"every label in y is missing or '\?'"):
+        with pytest.raises(ValueError, match=r"every entry of y is missing or '\?'"):
             Labels([None, "?"], unknown="?").check(2)
         with pytest.raises(ValueError, match="mixes labels that cannot be compared"):
             Labels([None, "a", 1]).check(3)

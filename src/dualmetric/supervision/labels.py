@@ -97,8 +97,8 @@ class Labels(Supervision):
             marks.append(repr(self.unknown))
         if not len(known):
             raise ValueError(
-                f"every label in y is {' or '.join(marks)}, which marks unknown labels: give "
-                "labels for some rows"
+                f"no row has a label: every entry of y is {' or '.join(marks)}: give labels for "
+                "some rows"
             )
         checked = self._replaced(y, check_groups(self.groups, n_rows, "row"), known)
         if missing.any():  # labels of any type as codes, since nothing missing can be sorted
