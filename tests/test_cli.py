@@ -588,5 +588,6 @@ def test_ctrl_c(call, monkeypatch, tmp_path):
 def test_progress_bar_on_a_terminal(tmp_path):
     shown = shown_on_terminal("reproduce", "--quick", "--experiments", "statistics,reg")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
-    assert re.search(r"digits DuRP [━╸╺ ]+ 2/5 \d:\d\d:\d\d left", text)
+    # how often it is drawn depends on the machine
+    assert re.search(r"digits DuRP [━╸╺ ]+ [2-5]/5 \d:\d\d:\d\d left", text)
     assert "Page: results-quick/index.html" in text

@@ -949,7 +949,7 @@ def test_estimates_follow_max_rows():
 def test_progress_ends_at_the_end():
     X, y = make_data()
     seen = []
-    search = MetricCV(cv=3, time_limit=0.01, n_triplets=500, random_state=0)
+    search = MetricCV(cv=3, time_limit=1e-6, n_triplets=500, random_state=0)
     with pytest.warns(UserWarning, match="too short"):
         search.fit(X, y, callback=lambda *counts: seen.append(counts))
     assert seen[-1][0] == seen[-1][1]
