@@ -129,7 +129,9 @@ class TestStart:
             for paragraph in re.split(r"\n\s*\n", text)[1:]:
                 lines = [line.strip() for line in paragraph.strip().splitlines()]
                 for line, after in itertools.pairwise(lines):
-                    assert len(f"{line} {after.split()[0]}") > width - 2, line
+                    # older versions of typer leave no blank line between paragraphs
+                    full = len(f"{line} {after.split()[0]}") > width - 2
+                    assert full or line.endswith("."), line
 
     def test_help_of_commands(self, call):
         shown = call("demo", "--help").stdout
