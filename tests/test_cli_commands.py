@@ -376,6 +376,11 @@ class TestFit:
         line = refused("fit", data, *few, "--scoring", "agreement")
         assert line == "--scoring agreement does not apply to labels: use 'map' or 'knn' or 'both'"
 
+    def test_candidates_that_are_not_tried_are_named_by_their_flag(self, data):
+        line = refused("fit", data, "--method", "auto", "--prior", "identity", "--power", 0.4)
+        assert line.startswith("--power has no effect here, because only ")
+        assert line.endswith("are tried: leave out --power")
+
     def test_auto_takes_the_lift_and_the_power(self, data):
         options = ("--shrinkage", 0.3, "--rank", 2, "--power", 0.4)
         for lift, landmarks in (("none", None), ("rbf", 200)):

@@ -133,6 +133,11 @@ def in_flags(message: str) -> str:
         return f"--{_flag_name(found[1])} {'none' if value == 'None' else value}"
 
     message = message.replace("use cv=None", "leave --cv out")
+    # a flag gives "auto" its only candidate
+    candidates = "|".join(name for name, one in _options_of("auto").items() if one.each is not None)
+    message = re.sub(
+        rf"\b({candidates})(?= has no effect|$)", lambda found: f"--{found[1][:-1]}", message
+    )
     message = re.sub(rf"\b({names})=('[^']*'|[-\w.]*\w)", flag, message)
     message = re.sub(r"(?<!--)\bshrinkage\b", "--shrinkage", message)
     message = re.sub(
