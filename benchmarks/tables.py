@@ -91,7 +91,7 @@ def others() -> str:
         "queries. For pairs, it is the best of logistic regression, ITML and MMC (both of "
         "metric-learn), each tuned on validation pairs.",
         "- By default, `MetricCV` also guards against losses on new documents. This matters on "
-        "stackfaq, where no test document has a click.",
+        "stackfaq, where no document that answers a test query has a click in the training data.",
         "- The [examples](docs/examples/index.md) use other settings, and some use other features, "
         "so their numbers differ.",
     ]
