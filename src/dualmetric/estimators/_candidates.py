@@ -202,7 +202,7 @@ def families_of(search: Any, supervision: Supervision, n_features: int) -> list[
 
 
 def refuse_unused(search: Any, families: Sequence[str], n_features: int) -> None:
-    """Refuse candidates that are given for a setting which no metric has that will be tried."""
+    """Refuse candidates for settings that none of the metrics to be tried has."""
     if search.blocks is not None and search.priors is not None:
         raise ValueError("blocks are learned with prior='identity' only: leave out priors")
     if "whitening" in (search.priors or ()) and n_features > _ALL_DIRECTIONS:

@@ -139,10 +139,10 @@ class MetricCV(LearnedMetricEstimator):
         Seconds that learning the chosen metric from all rows took.
     gain_interval_ : tuple of float
         Interval of the gain of the chosen family over the better plain distance (if that is kept,
-        of the family with the highest lower end). It holds with at least 95 % confidence.
-        In each draw, the best candidate of the family is judged on
-        queries that it was not chosen by. The lower bounds of all families hold simultaneously. NaN
-        if no candidate was left to compare: there was no time, or all dropped out.
+        of the family with the highest lower end). It holds with at least 95 % confidence. In each
+        draw, the best candidate of the family is judged on queries that it was not chosen by. The
+        lower bounds of all families hold simultaneously. NaN if no candidate was left to compare:
+        there was no time, or all dropped out.
     out_of_time_ : bool
         Whether ``time_limit`` left no learned metric to choose.
     new_documents_ : tuple of float or None
@@ -187,7 +187,8 @@ class MetricCV(LearnedMetricEstimator):
         'For judgements, "queries" holds out queries at random, and "documents" '
         "holds out queries about documents that no other query is about. None uses both: it "
         'discards metrics that are worse than the plain distance with "documents", and chooses the '
-        'best of the rest with "queries". With groups, whole groups are held out.',
+        'best of the rest with "queries". With groups, whole groups are held out; "classes" does '
+        "not allow groups.",
         type="str, int, cross-validation generator, iterable or None",
     )
     shrinkages: Any = _candidates_option(
