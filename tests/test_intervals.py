@@ -70,5 +70,17 @@ def test_the_best_of_many_is_better_where_it_is():
 def test_of_one_candidate_nothing_is_chosen():
     # the interval is then that of the bootstrap, but for the draws
     gain = np.random.default_rng(1).normal(0.2, 1.0, size=300)
-    expected = bootstrap_interval(gain)
-    assert best_of_interval(gain[None], np.zeros(300)) == pytest.approx(expected, abs=0.02)
+    expected = bootstrap_interval(gain, n_draws=20_000)
+    found = best_of_interval(gain[None], np.zeros(300), n_draws=20_000)
+    assert found == pytest.approx(expected, abs=0.004)
+
+
+@pytest.mark.parametrize("n", [12, 60])
+def test_interval_of_the_best_covers_as_often_as_it_says(n):
+    rng = np.random.default_rng(9)
+    hits = 0
+    for trial in range(400):
+        gains = rng.normal(0.3, 1.0, size=n)
+        low, high = best_of_interval(gains[None], np.zeros(n), n_draws=200, seed=trial)
+        hits += low < 0.3 < high
+    assert 0.9 < hits / 400 < 0.98
