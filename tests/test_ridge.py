@@ -67,8 +67,23 @@ def test_coefficients_are_those_of_scikit_learn(shape, kind, alpha):
     X, y = make_data(*shape)
     found, aims = decomposed(as_kind(X, kind), y)
     expected = Ridge(alpha).fit(X, indicators(y)).coef_.T
-    B = ridge.coefficients(found, aims, alpha)
-    assert_allclose(B, expected, rtol=0, atol=1e-10 * abs(expected).max())
+    for B in (
+        ridge.coefficients(found, aims, alpha),
+        ridge.coefficients_for_one(as_kind(X, kind), y, alpha),
+    ):
+        assert_allclose(B, expected, rtol=0, atol=1e-10 * abs(expected).max())
+
+
+@pytest.mark.parametrize("shape", [(60, 12), (20, 50)])
+@pytest.mark.parametrize("alpha", [1e-30, 1e-14, 1e-9, 1.0])
+def test_a_given_penalty_is_solved_for_as_well_as_by_the_decomposition(shape, alpha):
+    X, y = make_data(*shape)
+    given = RidgeMetric(alpha=alpha).fit(X, y)
+    found, aims = decomposed(X, y)
+    unit = ridge.mean_eigenvalue(X)
+    assert ridge.is_clear(alpha * unit, X.shape, unit) == (alpha > 1e-10)
+    B = ridge.coefficients(found, aims, unit * alpha)
+    assert_allclose(given.metric_.matrix(), B @ B.T, atol=1e-9 * abs(B @ B.T).max())
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -64,10 +64,7 @@ def decompose(X: Matrix) -> Decomposition:
     n, d = X.shape
     mean = ops.column_sums(X) / n
     if n <= d:
-        K = ops.gram(X)
-        # the vector of ones, which centred rows are orthogonal to, becomes the last eigenvector
-        K += 2.0 * float(namespace(K).linalg.trace(K)) / n
-        values, vectors = eigen.eigh(K)
+        values, vectors = eigen.eigh(_gram(X))
         return Decomposition(X, mean, np.maximum(values[:-1], 0.0), vectors[:, :-1], None)
     values, vectors = eigen.eigh(_scatter(X, mean))
     values = np.maximum(values, 0.0)
@@ -79,6 +76,15 @@ def decompose(X: Matrix) -> Decomposition:
     else:
         left = ops.dot(X, turn) - like(mean @ vectors, X)
     return Decomposition(X, mean, values, left, vectors)
+
+
+def _gram(X: Matrix) -> Matrix:
+    """XXᵀ of the centred rows (n × n), in float64, with another last eigenvector.
+
+    This is the vector of ones, which centred rows are orthogonal to.
+    """
+    K = ops.gram(X)
+    return K + 2.0 * float(namespace(K).linalg.trace(K)) / X.shape[0]
 
 
 def _scatter(X: Matrix, mean: Matrix) -> Matrix:
@@ -137,12 +143,32 @@ def coefficients(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
     inner = like(1.0 / (found.values + alpha), aims.image)[:, None] * aims.image
     if found.right is not None:
         return found.right @ inner
-    A = found.left @ inner
-    X = found.X
-    if not ops.is_dense(X):  # the columns of A add up to zero: rows need not be centred
+    return _from_rows(found.X, found.mean, found.left @ inner)
+
+
+def coefficients_for_one(X: Matrix, codes: Array, alpha: float) -> Matrix:
+    """The same without a decomposition, which takes ten times as long as the solution for one.
+
+    α must be clear of rounding: see `is_clear`.
+    """
+    n, d = X.shape
+    mean = ops.column_sums(X) / n
+    sizes = np.bincount(codes)
+    if n <= d:
+        root = eigen.upper_root(eigen.symmetric(_gram(X), alpha))
+        aims = Targets(codes, sizes / n, root)
+        Y = _centred_indicators(aims, slice(None), root)
+        return _from_rows(X, mean, ops.minus_mean(eigen.solve_factored(root, Y)))
+    root = eigen.upper_root(eigen.symmetric(_scatter(X, mean), alpha))
+    return eigen.solve_factored(root, cross_products(X, mean, codes, len(sizes)))
+
+
+def _from_rows(X: Matrix, mean: Matrix, A: Matrix) -> Matrix:
+    """XᵀA for the centred rows X, in float64; the columns of A add up to zero."""
+    if not ops.is_dense(X):  # then rows need not be centred
         return ops.tdot(ops.to_float64(X), A)
     total: Any = 0.0
-    for rows, block in _centred_blocks(X, found.mean):
+    for rows, block in _centred_blocks(X, mean):
         total = total + block.T @ A[rows, :]
     return total
 
@@ -220,7 +246,8 @@ class Products:
 
         def dot(v: Vectors) -> Matrix:
             rows = ops.minus_mean(ops.threaded_dot(self._X, v.coef))
-            return ops.threaded_dot(self._back, rows) + alpha * v.coef
+            image = ops.threaded_dot(self._back, rows)
+            return ops.combined(image, 1.0, v.coef, alpha)
 
         rest = self._cross if start is None else self._cross - dot(Vectors(start, start))
         sizes = ops.column_dots(self._cross, self._cross)
@@ -265,6 +292,14 @@ def held_out_errors(
         if n_worse == 2:
             break
     return errors
+
+
+def is_clear(alpha: float, shape: tuple[int, ...], mean: float) -> bool:
+    """Whether a penalty is clear of the rounding errors of XᵀX or XXᵀ.
+
+    ``shape`` is that of the rows X, and ``mean`` their mean eigenvalue.
+    """
+    return alpha > 1e-12 * mean * min(shape)
 
 
 def is_rounding(B: Matrix, shape: tuple[int, ...], mean: float, alpha: float) -> bool:

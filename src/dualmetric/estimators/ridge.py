@@ -140,10 +140,7 @@ class RidgeMetric(LearnedMetricEstimator):
         unit = mean if self.scale else 1.0
         alphas = self._penalties(mean / unit)
         if ridge.can_decompose(lifted.X):
-            found = ridge.decompose(lifted.X)
-            aims = ridge.targets(found, codes)
-            chosen = _choose(alphas, lambda: ridge.loo_errors(found, aims, unit * alphas))
-            B = ridge.coefficients(found, aims, unit * chosen["alpha_"])
+            chosen, B = _solve_directly(lifted.X, codes, mean, unit, alphas)
         else:
             X, tol = lifted.X, self.tol
             chosen = _choose(
@@ -189,6 +186,19 @@ class RidgeMetric(LearnedMetricEstimator):
         return (
             None if lifted.lift is None else ops.square(lifted.X.shape[1], lifted.X, diagonal=1.0)
         )
+
+
+def _solve_directly(
+    X: Matrix, codes: Array, mean: float, unit: float, alphas: Array
+) -> tuple[dict[str, Any], Matrix]:
+    """The penalty, as `_choose` gives it, and B, where a decomposition is cheap."""
+    if len(alphas) == 1 and ridge.is_clear(unit * alphas[0], X.shape, mean):
+        alpha = float(alphas[0])
+        return {"alpha_": alpha}, ridge.coefficients_for_one(X, codes, unit * alpha)
+    found = ridge.decompose(X)
+    aims = ridge.targets(found, codes)
+    chosen = _choose(alphas, lambda: ridge.loo_errors(found, aims, unit * alphas))
+    return chosen, ridge.coefficients(found, aims, unit * chosen["alpha_"])
 
 
 def _choose(alphas: Array, measure: Callable[[], Array]) -> dict[str, Any]:
