@@ -33,13 +33,14 @@ class Lift:
     landmarks: Matrix  # (q, n_features): z
     gamma: float  # γ
 
-    def apply(self, rows: Matrix, factor: Matrix) -> Matrix:
+    def apply(self, rows: Matrix, factor: Matrix | None = None) -> Matrix:
         """k(x)·factor for each row, a block of rows at a time, on the device of the rows.
 
-        Blocks of sparse rows are written out.
+        Without a factor it is k(x). Blocks of sparse rows are written out.
         """
         xp = namespace(rows)
-        landmarks, factor = like(self.landmarks, rows), like(factor, rows)
+        landmarks = like(self.landmarks, rows)
+        factor = None if factor is None else like(factor, rows)
         # squares of rows far from zero would drown their differences
         origin = ops.column_means(landmarks)[None, :]
         landmarks = landmarks - origin
@@ -54,7 +55,8 @@ class Lift:
             values += xp.vecdot(block, block)[:, None]
             values = xp.maximum(values, xp.zeros_like(values))
             values *= -self.gamma
-            parts.append(xp.exp(values) @ factor)
+            values = xp.exp(values)
+            parts.append(values if factor is None else values @ factor)
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
@@ -90,7 +92,7 @@ def rbf_lift(
     with np.errstate(over="ignore"):
         longest = float(to_numpy(ops.row_lengths(landmarks64)).max())
     ops.check_range(longest * longest, X)
-    K = lift.apply(landmarks64, ops.square(len(chosen), landmarks64, diagonal=1.0))
+    K = lift.apply(landmarks64)
     values, vectors = eigen.eigh(0.5 * (K + K.T))
     keep = np.flatnonzero(values > _SMALLEST * values[-1])
     nystroem = ops.take_columns(vectors, keep)
