@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -115,10 +115,15 @@ def class_halves(name: str, seeds: int) -> Iterator[tuple[int, tuple[Any, ...]]]
 
 
 def side_by_side(repeats: int, **work: Callable[[], Any]) -> dict[str, float]:
-    """Median seconds of each piece of work; they take turns, so that noise affects all alike."""
+    """Median seconds of each piece of work; they take turns, so that noise affects all alike.
+
+    Threads of BLAS go on spinning after their work, and would slow down what comes next: there is a
+    pause between two turns.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(repeats):
         for name, call in work.items():
+            sleep(0.1)
             begin = perf_counter()
             call()
             seconds[name].append(perf_counter() - begin)
@@ -133,8 +138,10 @@ def interpreter(name: str) -> str | None:
 
 def run_python(code: str) -> str:
     """Output of a fresh interpreter, which can import these scripts."""
-    command, folder = [sys.executable, "-c", code], Path(__file__).parent
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    command = [sys.executable, "-c", code]
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
     return done.stdout.strip()
 
 
