@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from sklearn.metrics import average_precision_score
 
 from dualmetric._arrays import kernels, ranking
 from dualmetric.evaluation import average_precisions, knn_accuracy, mean_average_precision
-from makers import laid_out, make_clusters
+from makers import as_kind, laid_out, make_clusters
 
 
 def loop_average_precisions(X, y):
@@ -200,6 +201,47 @@ def test_equal_rows_are_recognised():
     # and the user's matrix is as it was
     np.testing.assert_array_equal(csr.data, data)
     np.testing.assert_array_equal(csr.indices, indices)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_rows_among_many(rng, dtype, monkeypatch):
+    X = rng.integers(-2, 3, size=(500, 4)).astype(dtype) + 0.0
+    expected = [next(j for j in range(i + 1) if (X[j] == X[i]).all()) for i in range(500)]
+    np.testing.assert_array_equal(ranking.first_equal_rows(X), expected)
+    np.testing.assert_array_equal(
+        ranking.first_equal_rows(X[:, 1:]), ranking.first_equal_rows(X[:, 1:].copy())
+    )
+    np.testing.assert_array_equal(ranking.first_equal_rows(X[:, :0]), np.zeros(500))
+    distinct = rng.normal(size=(500, 2)).astype(dtype)
+    np.testing.assert_array_equal(ranking.first_equal_rows(distinct), np.arange(500))
+
+
+def test_different_rows_with_the_same_hash():
+    class Zeros:
+        def integers(self, *args, size, dtype):
+            return np.zeros(size, dtype)  # all factors are one
+
+    X = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [3.0, 1.0], [2.0, 1.0]])
+    with mock.patch.object(np.random, "default_rng", return_value=Zeros()):
+        np.testing.assert_array_equal(ranking.first_equal_rows(X), [0, 1, 0, 3, 1])
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("skip", [False, True])
+def test_shares_of_right_neighbours(kind, skip, rng, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(ranking, "_AT_ONCE", 7)
+    rows = rng.normal(size=(1500, 6)) * (rng.random((1500, 6)) < 0.7)
+    rows[:, 0] = rng.normal(size=1500)  # no ties
+    codes, asked = rng.integers(3, size=1500), rng.permutation(1500)[:200]
+    queries = as_kind(rows[asked], kind)
+    itself = asked if skip else None
+    found = ranking.right_shares(as_kind(rows, kind), codes, queries, codes[asked], 5, itself)
+    distances = ((rows[asked, None] - rows) ** 2).sum(axis=2)
+    if skip:
+        distances[np.arange(200), asked] = np.inf
+    nearest = np.argsort(distances, axis=1)[:, :5]
+    np.testing.assert_allclose(found, (codes[nearest] == codes[asked, None]).mean(axis=1))
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])

@@ -132,6 +132,30 @@ def test_sq_distance_blocks(problem, layout, height):
         np.testing.assert_allclose(got, expected, rtol=0, atol=500 * EPS[X.dtype])
 
 
+@pytest.mark.parametrize("n", [1, 1023, 1024, 5000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_over_threads(n, dtype, rng, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(ops, "_thin", lambda A: 1)
+    monkeypatch.setattr(ops, "_rows_for", lambda X, B: 1)
+    A, B = rng.normal(size=(2, n, 7)).astype(dtype)
+    exact = A.astype(np.float64), B.astype(np.float64)
+    eps = EPS[np.dtype(dtype)]
+    dots = (exact[0] * exact[1]).sum(axis=0)
+    np.testing.assert_allclose(ops.column_dots(A, B), dots, rtol=1e-12, atol=1e-12 * n)
+    product = exact[0].T @ exact[1]
+    np.testing.assert_allclose(ops.threaded_tdot(A, B), product, atol=100 * eps * np.sqrt(n))
+    turn = rng.normal(size=(7, 3)).astype(dtype)
+    np.testing.assert_allclose(ops.threaded_dot(A, turn), exact[0] @ turn, atol=100 * eps)
+    out = np.empty((n, 3), dtype)
+    assert ops.threaded_dot(A, turn, out=out) is out
+    np.testing.assert_array_equal(out, ops.threaded_dot(A, turn))
+    own = rng.normal(size=7).astype(dtype)
+    kept = A.copy()
+    assert ops.combined(kept, own, B, -2.0) is kept
+    np.testing.assert_allclose(kept, own * exact[0] - 2.0 * exact[1], atol=100 * eps)
+
+
 @given(problem=problems())
 def test_mean_sq_distance(problem):
     X, *_ = problem

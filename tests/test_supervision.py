@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_score
 
 from dualmetric import LMNN, DuRP, Euclidean, Metric, MetricCV, Whitening, mean_average_precision
-from dualmetric._arrays import ops
+from dualmetric._arrays import ops, triplets
 from dualmetric.supervision import Comparisons, Labels, Split, Triplets, as_supervision, sampling
 from dualmetric.supervision.sampling import _distinct, sample_triplets
 from makers import make_clusters
@@ -142,6 +142,20 @@ class TestActive:
         # χ² with 25 degrees of freedom has mean 25 and deviation 7; 60 is its 0.9999 quantile
         assert len(counts) == 26
         assert statistic < 60.0
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_comparisons_by_parts(self, rng, dtype, monkeypatch):
+        y = rng.integers(5, size=300)
+        X = rng.normal(size=(300, 7)).astype(dtype) + 10.0
+        classes = sampling._Classes(y)
+        index = classes.draw(5000, rng)
+        expected = ops.margins(X, index[:, [0, 1, 0, 2]])
+        monkeypatch.setattr(triplets, "_PART", X.nbytes // 10)
+        for n_parts in (256, 3):
+            monkeypatch.setattr(triplets, "_MOST_PARTS", n_parts)
+            compare = triplets.comparer(X, classes.place)
+            assert_allclose(compare(index), expected, rtol=1e-4 if dtype == np.float32 else 1e-11)
+            assert len(compare(index[:0])) == 0
 
     def test_listing_is_every_candidate_once(self, rng):
         y = rng.integers(4, size=15)

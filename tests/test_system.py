@@ -1,10 +1,14 @@
 """Threads and memory: limits are put back as they were, and work is done once."""
 
 import contextlib
+import os
 import re
+import signal
 import threading
+import time
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,11 +216,61 @@ class TestRunBlocks:
                 raise ZeroDivisionError
             done.append(start)
 
+        system.run_blocks(lambda start, stop: None, 3)  # threads are kept for the next call
         before = threading.active_count()
         with pytest.raises(ZeroDivisionError):
             system.run_blocks(work, 90)
         assert sorted(done) == [30, 60]
         assert threading.active_count() == before
+
+    def test_a_part_is_not_split_again(self):
+        threads, meeting = {}, threading.Barrier(3, timeout=10)
+
+        def work(start, stop):
+            meeting.wait()
+            system.run_blocks(
+                lambda *rows: threads.setdefault(start, []).append((rows, threading.get_ident())),
+                60,
+            )
+
+        system.run_blocks(work, 3)
+        assert all(parts == [((0, 60), parts[0][1])] for parts in threads.values())
+        assert len({parts[0][1] for parts in threads.values()}) == 3
+        system.run_blocks(lambda *rows: threads.setdefault("after", []).append(rows), 60)
+        assert len(threads["after"]) == 3
+
+    def test_callers_in_several_threads_share_the_helpers(self):
+        totals = []
+
+        def caller(seed):
+            for size in range(seed, 200, 7):
+                done = np.zeros(size, dtype=int)
+                system.run_blocks(lambda a, b, done=done: done[a:b].__iadd__(1), size)
+                totals.append((done == 1).all())
+
+        callers = [threading.Thread(target=caller, args=(seed,)) for seed in range(1, 5)]
+        for one in callers:
+            one.start()
+        for one in callers:
+            one.join(30)
+        assert all(totals)
+        assert len(totals) == sum(len(range(seed, 200, 7)) for seed in range(1, 5))
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_forked_process_has_threads_of_its_own(self):
+        system.run_blocks(lambda start, stop: None, 3)
+        child = os.fork()
+        if child == 0:
+            done = []
+            system.run_blocks(lambda start, stop: done.append(start), 3)
+            os._exit(len(done))
+        deadline = time.monotonic() + 20
+        while (found := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.01)
+        assert os.waitstatus_to_exitcode(found[1]) == 3
 
 
 class TestMemory:

@@ -128,10 +128,19 @@ def leading_part(
         image = ops.threaded_dot(back, ops.minus_mean(ops.threaded_dot(C, rows_of(v.coef))))
         return image if more is None else image + more(v.coef)
 
+    # XᵀCX has at most n directions, but B may have more
+    width = min(rank + OVERSAMPLING, n if more is None else d, d)
+    # used again and again: each time, new memory of this size would take as long as the product
+    wide = np.empty(d * width if in_span else 0, dtype=precision(X))
+
+    def gram(a: Matrix) -> Matrix:
+        image = wide[: d * a.shape[1]].reshape(d, a.shape[1])
+        return rows_of(ops.threaded_dot(back, ops.minus_mean(a), out=image))
+
     floor = 1.0 if scatter is None else scatter.floor
     if in_span:
         pencil = Pencil(
-            gram=lambda a: rows_of(ops.threaded_dot(back, ops.minus_mean(a))),
+            gram=gram,
             A=lambda v: ops.threaded_dot(C, v.dual),
             S=None if span_dot is None else lambda v: span_dot(v.coef, v.dual),
             floor=floor,
@@ -144,8 +153,6 @@ def leading_part(
             floor=floor,
             solve=None if scatter is None else scatter.solve,
         )
-    # XᵀCX has at most n directions, but B may have more
-    width = min(rank + OVERSAMPLING, n if more is None else d, d)
     start = like(rng.standard_normal((n if in_span else d, width)), ops.column_means(X))
     if in_span:
         start = ops.minus_mean(start)  # coefficients add up to zero, as those of Av and Sv do

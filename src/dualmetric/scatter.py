@@ -157,16 +157,11 @@ class ProductScatter:
         rows = ops.threaded_dot(self._X, B)
         inner = ops.minus_mean(self._within.apply(rows - rows[:1, :]))
         scatter = ops.threaded_dot(self._back, inner)
-        scatter *= 1.0 - self._shrinkage
-        scatter += self.floor * B
-        return scatter
+        return ops.combined(scatter, 1.0 - self._shrinkage, B, self.floor)
 
     def dot_in_span(self, a: Array, Ga: Array) -> Array:
         """Coefficients of S·Xᵀa, given XXᵀa: S·Xᵀa = Xᵀ((1 − s)K·Ga + (s·tr W/d)·a)."""
-        scatter = self._within.apply(Ga)
-        scatter *= 1.0 - self._shrinkage
-        scatter += self.floor * a
-        return scatter
+        return ops.combined(self._within.apply(Ga), 1.0 - self._shrinkage, a, self.floor)
 
     def solve_iteratively(self, B: Array, *, tol: float, max_iter: int) -> Array:
         """S⁻¹·B by conjugate gradients, each column until its residual is ``tol`` of B's.

@@ -28,7 +28,7 @@ def average_precisions(
     X = X - X[central : central + 1, :] + 0.0  # −0 becomes 0: equal rows have equal bits
     equal = None
     if not _surely_distinct(X):
-        equal = indices_like(first_equal(row.tobytes() for row in to_numpy(X)), X)
+        equal = indices_like(first_equal(to_numpy(X)), X)
     squares = xp.sum(X * X, axis=1)
     members = indices_like(np.argsort(labels, kind="stable"), X)  # rows by class
     starts = np.cumsum(counts) - counts

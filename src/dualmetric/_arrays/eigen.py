@@ -100,8 +100,7 @@ def largest_eigenpairs(A: Any, rank: int | None, S: Any = None) -> tuple[Array, 
     subset = None if rank is None or rank >= d else (d - rank, d - 1)
     # before SciPy 1.14, evd fails on a single number
     driver = "evd" if S is None and subset is None and d > 1 else None
-    # SciPy has its own BLAS threads, and NumPy's go on spinning after a product and slow them down
-    with blas_threads_for(d, enough=1024):
+    with blas_threads_for(d):
         found = scipy_eigh(A, S, subset_by_index=subset, driver=driver, check_finite=False)
         if rank is not None and len(found[0]) < min(rank, d):
             # LAPACK lost some of a very wide spectrum

@@ -188,6 +188,31 @@ def graph_dot(index, beta, Y, start, stop, out):
 
 
 @_compile
+def rows_of_triplets(anchor, near, far, label, size, first, order, place, out):
+    """Fill ``out`` with triplets of row numbers, given their anchors.
+
+    ``order`` holds the rows sorted by class, and ``place`` their places there; the rows of class c
+    start at ``first[c]``. ``near``, from 0 to below 1, is the place of the positive among the rows
+    of the anchor's class without the anchor, divided by their number, and ``far`` that of the
+    negative among the rows of other classes.
+    """
+    n = label.shape[0]
+    for t in range(anchor.shape[0]):
+        i = anchor[t]
+        n_same = size[label[i]]
+        begin = first[label[i]]
+        positive = begin + np.int64(near[t] * (n_same - 1))
+        negative = np.int64(far[t] * (n - n_same))
+        if positive >= place[i]:
+            positive += 1
+        if negative >= begin:
+            negative += n_same
+        out[t, 0] = i
+        out[t, 1] = order[positive]
+        out[t, 2] = order[negative]
+
+
+@_compile
 def row_dots(Z, columns, start, stop, out):
     """Products of rows start to stop with each of a few vectors: one pass over the rows."""
     d = Z.shape[1]
@@ -197,6 +222,24 @@ def row_dots(Z, columns, start, stop, out):
             for e in range(d):
                 total += Z[r, e] * columns[c, e]
             out[r, c] = total
+
+
+@_compile
+def dots_by_parts(A, B, size, start, stop, out):
+    """Inner products of the columns of A and B, added up for ``size`` rows at a time."""
+    for part in range(start, stop):
+        row = out[part]
+        for r in range(part * size, min((part + 1) * size, A.shape[0])):
+            for c in range(A.shape[1]):
+                row[c] += np.float64(A[r, c]) * np.float64(B[r, c])
+
+
+@_compile
+def combine(A, a, B, b, start, stop):
+    """Rows start to stop of A become A·a + B·b, column by column."""
+    for r in range(start, stop):
+        for c in range(A.shape[1]):
+            A[r, c] = a[c] * A[r, c] + b[c] * B[r, c]
 
 
 @_compile
@@ -241,6 +284,41 @@ def margins(Z, W, index, start, stop, out):
                 u = (Z[c, e] - Z[a, e]) + (Z[b, e] - Z[d, e])
                 total += u * ((W[a, e] - W[b, e]) + (W[c, e] - W[d, e]))
         out[t] = total
+
+
+@_compile
+def margins_to(Z, index, places, start, stop, out):
+    """‖z_i − z_k‖² − ‖z_i − z_j‖² of triplets (i, j, k) start to stop, each to its place."""
+    d = Z.shape[1]
+    for t in range(start, stop):
+        i, j, k = index[t, 0], index[t, 1], index[t, 2]
+        total = Z.dtype.type(0)
+        for e in range(d):
+            total += (Z[j, e] - Z[k, e]) * ((Z[i, e] - Z[j, e]) + (Z[i, e] - Z[k, e]))
+        out[places[t]] = total
+
+
+@_compile
+def sort_by_parts(index, part, n_parts, ends, ordered, places):
+    """Sort triplets by the part of the anchor, and then by that of the negative, by counting.
+
+    ``part`` is that of each row, and ``ends`` holds a zero for each pair of parts. Fills
+    ``ordered`` with the triplets, and ``places`` with their places in ``index``.
+    """
+    for t in range(index.shape[0]):
+        ends[part[index[t, 0]] * n_parts + part[index[t, 2]]] += 1
+    total = 0
+    for pair in range(ends.shape[0]):
+        total += ends[pair]
+        ends[pair] = total
+    for t in range(index.shape[0] - 1, -1, -1):
+        pair = part[index[t, 0]] * n_parts + part[index[t, 2]]
+        ends[pair] -= 1
+        place = ends[pair]
+        ordered[place, 0] = index[t, 0]
+        ordered[place, 1] = index[t, 1]
+        ordered[place, 2] = index[t, 2]
+        places[place] = t
 
 
 @_compile
@@ -325,11 +403,12 @@ def sq_distances_csr(data, indices, indptr, n_features, left, right, start, stop
 
 
 @_compile
-def sq_distances_csr_to_all(data, indices, indptr, columns, queries, norms, out):
-    """‖x_q − x_c‖² for each q of ``queries`` and every row c, given the squared norms.
+def sq_distances_csr_to_all(data, indices, indptr, columns, queries, own, norms, out):
+    """‖x_q − y_c‖² for each q of ``queries`` and every row y_c, given the squared norms.
 
-    ``columns`` are the data, indices and indptr of the same matrix in CSC form, in which the rows
-    that share a feature with the query are stored together.
+    ``columns`` are the data, indices and indptr of the rows y_c in CSC form, in which those that
+    share a feature with the query are stored together. ``own`` and ``norms`` are the squared norms
+    of all x and of all y.
     """
     values, rows, starts = columns
     for r in range(queries.shape[0]):
@@ -342,7 +421,7 @@ def sq_distances_csr_to_all(data, indices, indptr, columns, queries, norms, out)
             for c in range(starts[feature], starts[feature + 1]):
                 row[rows[c]] += value * values[c]
         for c in range(row.shape[0]):
-            row[c] = norms[query] + norms[c] - 2.0 * row[c]
+            row[c] = own[query] + norms[c] - 2.0 * row[c]
 
 
 @_compile

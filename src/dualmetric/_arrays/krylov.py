@@ -7,7 +7,7 @@ rows of d features, n well below d, are then arrays of n numbers.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -32,24 +32,22 @@ class Vectors:
     dual: Array
 
     def __matmul__(self, turn: Array) -> Self:
-        return self.both(lambda part: part @ turn)
+        return self.both(lambda part: ops.threaded_dot(part, turn))
 
     def __mul__(self, factors: Array) -> Self:
         return self.both(lambda part: part * factors)
 
     def minus(self, other: "Vectors", turn: Array) -> Self:
         """These columns minus ``other @ turn``."""
-        return self.both(lambda part, known: part - known @ turn, other)
 
-    def plus(self, other: "Vectors", factors: Array) -> Self:
-        """These columns plus ``other * factors``."""
+        def rest(part: Array, known: Array) -> Array:
+            return part - ops.threaded_dot(known, turn)
 
-        def total(part: Array, more: Array) -> Array:
-            more = more * factors
-            more += part
-            return more
+        return self.both(rest, other)
 
-        return self.both(total, other)
+    def combined(self, own: Any, other: "Vectors", factors: Any) -> Self:
+        """These columns times ``own``, plus ``other * factors``; in the memory of these."""
+        return self.both(lambda A, B: ops.combined(A, own, B, factors), other)
 
     def squares(self) -> Array:
         """‖v‖² of each column, in float64; a little below zero at most by rounding."""
@@ -101,8 +99,8 @@ def conjugate_gradients(
     Returns the solution y, and for each column ``left``, the squared length of its residual, and
     ``energy``, which is bᵀy.
     """
-    residual, direction = b, b
-    solution = b * like(np.zeros(1), b.coef)
+    zero, one = (like(np.full(1, value), b.coef) for value in (0.0, 1.0))
+    solution, residual, direction = b * zero, b * one, b * one  # they change in place
     left = np.maximum(b.squares(), 0.0)
     energy = np.zeros_like(left)
     for _ in range(max_iter):
@@ -114,11 +112,11 @@ def conjugate_gradients(
         energy += step * left
         step = like(step, image)
         moved = Vectors(image, image if gram is None else gram(image))
-        solution = solution.plus(direction, step)
-        residual = residual.plus(moved, -step)
+        solution = solution.combined(1.0, direction, step)
+        residual = residual.combined(1.0, moved, -step)
         new = np.maximum(residual.squares(), 0.0)
         ratio = np.divide(new, left, out=np.zeros_like(new), where=left > 0)
-        direction = residual.plus(direction, like(ratio, image))
+        direction = direction.combined(like(ratio, image), residual, 1.0)
         left = new
     return solution, left, energy
 
@@ -149,12 +147,12 @@ def leading_pairs(
     if not ops.column_dots(AQ, AQ).any():  # A is zero
         return Leading(np.zeros(0, dtype), like(np.zeros((size_of_space, 0)), start), 0.0)
     for n_products in range(1, _MAX_PRODUCTS + 1):
-        values, turn = _eigh(Q.dual.T @ AQ)
+        values, turn = _eigh(ops.threaded_tdot(Q.dual, AQ))
         size = np.abs(values).max()
         sizes = np.abs(values) if both_ends else values
         lead = np.argsort(sizes)[::-1][:width]
         theta, turn = values[lead].astype(dtype), like(turn[:, lead], start)
-        image, stretched = AQ @ turn, SQ @ turn
+        image, stretched = (ops.threaded_dot(part, turn) for part in (AQ, SQ))
         residual = pencil.vectors(image - stretched * like(theta, start))
         step, squares = _unstretch(pencil, residual)
         clear = sizes[lead[:rank]] > 10 * np.finfo(dtype).eps * size
@@ -176,7 +174,7 @@ def leading_pairs(
             break
         Q, AQ = Q.both(ops.beside, grown), ops.beside(AQ, pencil.A(grown))
         SQ = Q.coef if pencil.S is None else ops.beside(SQ, stretched)
-    return Leading(theta[:n_positive], Q.coef @ turn[:, :n_positive], float(worst))
+    return Leading(theta[:n_positive], ops.threaded_dot(Q.coef, turn[:, :n_positive]), float(worst))
 
 
 def _unstretch(pencil: Pencil, r: Vectors) -> tuple[Vectors, Array]:
@@ -213,7 +211,7 @@ def _orthonormal(
     Columns that vanish are dropped.
     """
     if basis is not None:
-        W = W.minus(basis[0], basis[1].T @ W.dual)
+        W = W.minus(basis[0], ops.threaded_tdot(basis[1], W.dual))
     limits = np.finfo(precision(W.coef))
     squares = W.squares()
     # aᵀ(Ga) of a vector that is all rounding may be of any sign
@@ -224,14 +222,14 @@ def _orthonormal(
     W = W * like(scale, W.coef)
     SW = W.coef if pencil.S is None else pencil.S(W)
     for again in (True, False):
-        values, vectors = _eigh(W.dual.T @ SW)
+        values, vectors = _eigh(ops.threaded_tdot(W.dual, SW))
         # the second time all have length one, except for rounding errors along the basis
         keep = values > (values[-1:] * len(values) * limits.eps if again else 0.5)
         turn = like(vectors[:, keep] / np.sqrt(values[keep]), SW)
-        W, SW = W @ turn, SW @ turn
+        W, SW = W @ turn, ops.threaded_dot(SW, turn)
         if again and basis is not None:
-            overlap = basis[1].T @ W.dual
-            W, SW = W.minus(basis[0], overlap), SW - basis[1] @ overlap
+            overlap = ops.threaded_tdot(basis[1], W.dual)
+            W, SW = W.minus(basis[0], overlap), SW - ops.threaded_dot(basis[1], overlap)
         if pencil.S is None:
             SW = W.coef
     return W, SW

@@ -27,8 +27,9 @@ from .namespace import (
     precision,
     to_numpy,
 )
-from .system import fill_by_threads, run_blocks
+from .system import fill_by_threads, run_blocks, single_blas_thread
 
+_SUMMED = 1024  # rows whose products are added up at once
 _SMALL = 2**24  # bytes up to which sparse rows are written out, where that is more exact
 OUT_OF_RANGE = (
     "the numbers in X are too large or too small for their precision: bring them near 1, for "
@@ -71,14 +72,21 @@ def products(A: Matrix, B: Matrix) -> Matrix:
     return (A @ B.T).toarray() if is_sparse(A) and is_sparse(B) else dot(A, to_dense(B).T)
 
 
-def threaded_dot(X: Matrix, B: Matrix) -> Matrix:
-    """X·B on every core: for CSR by a compiled loop over parts with equally many entries."""
-    if not is_sparse(X) or is_device_array(B):
+def threaded_dot(X: Matrix, B: Matrix, out: Array | None = None) -> Matrix:
+    """X·B on every core: for CSR by a compiled loop over parts with equally many entries.
+
+    ``out`` is an array for the result, which saves the time that new memory takes; on a device it
+    is not used.
+    """
+    if is_device_array(X) or is_device_array(B):
         return dot(X, B)
+    if not is_sparse(X):
+        return _dense_dot(X, B, out)
     from . import kernels
 
     B = np.ascontiguousarray(B, dtype=X.dtype)
-    out = np.empty((X.shape[0], B.shape[1]), dtype=X.dtype)
+    if out is None:
+        out = np.empty((X.shape[0], B.shape[1]), dtype=X.dtype)
 
     def part(start: int, stop: int) -> None:
         first, last = np.searchsorted(X.indptr, (start, stop))
@@ -88,6 +96,42 @@ def threaded_dot(X: Matrix, B: Matrix) -> Matrix:
 
     run_blocks(part, X.nnz, smallest=20_000)
     return out
+
+
+def _dense_dot(X: Array, B: Array, out: Array | None) -> Array:
+    """X·B on every core, by our own threads.
+
+    Those of OpenBLAS go on spinning for some 20 ms, and slow down what comes next.
+    """
+    if out is None:
+        out = np.empty((X.shape[0], B.shape[1]), dtype=np.result_type(X, B))
+    with single_blas_thread():
+        run_blocks(
+            lambda start, stop: np.matmul(X[start:stop], B, out=out[start:stop]),
+            len(X),
+            smallest=_rows_for(X, B),
+        )
+    return out
+
+
+def threaded_tdot(X: Matrix, B: Matrix) -> Matrix:
+    """Xᵀ·B for dense X and B of many rows, on every core."""
+    if is_device_array(X):
+        return X.T @ B
+    parts = []
+    with single_blas_thread():
+        run_blocks(
+            lambda start, stop: parts.append((start, X[start:stop].T @ B[start:stop])),
+            len(X),
+            smallest=_rows_for(X, B),
+        )
+    # in order: the sum must not depend on which thread was first
+    return sum(product for _, product in sorted(parts, key=lambda part: part[0]))
+
+
+def _rows_for(X: Array, B: Array) -> int:
+    """Rows of X that are worth a thread of their own: two million multiplications."""
+    return 1 + 2**21 // (1 + X.shape[1] * B.shape[1])
 
 
 def row_dots(Z: Array, columns: Array) -> Array:
@@ -255,10 +299,34 @@ def minus_mean(B: Matrix) -> Matrix:
     return B - column_means(B)
 
 
+def combined(A: Matrix, a: Any, B: Matrix, b: Any) -> Matrix:
+    """A·a + B·b for numbers a and b, or one per column; on the host in the memory of A."""
+    if is_device_array(A):
+        return A * a + B * b
+    from . import kernels
+
+    a, b = (np.broadcast_to(np.asarray(one, A.dtype), A.shape[1]).copy() for one in (a, b))
+    run_blocks(lambda *rows: kernels.combine(A, a, B, b, *rows), len(A), smallest=_thin(A))
+    return A
+
+
+def _thin(A: Array) -> int:
+    """Rows that are worth a thread of their own where each number is read once or twice."""
+    return 1 + 2**18 // (1 + A.shape[1])
+
+
 def column_dots(A: Matrix, B: Matrix) -> Array:
     """Inner products of the columns of A with those of B, in float64; on the host."""
     if not is_device_array(A):
-        return np.einsum("ij,ij->j", A, B, dtype=np.float64)
+        from . import kernels
+
+        # parts of the same size, however many threads there are: so are the sums
+        sums = np.zeros((-(-len(A) // _SUMMED), A.shape[1]))
+        smallest = -(-_thin(A) // _SUMMED)
+        fill_by_threads(
+            kernels.dots_by_parts, sums, A, B, _SUMMED, total=len(sums), smallest=smallest
+        )
+        return sums.sum(axis=0)
     xp = namespace(A)
     total = xp.zeros(A.shape[1], dtype=xp.float64, device=device_of(A))
     for block in blocks_of(A, A.shape[0], 24 * A.shape[1]):
@@ -272,11 +340,12 @@ def row_lengths(X: Matrix) -> Matrix:
     if is_sparse(X):
         return like(np.sqrt(np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel()), X)
     xp = namespace(X)
-    parts = []
-    for block in blocks_of(X, X.shape[0], 16 * X.shape[1]):
+
+    def lengths(block: slice) -> Matrix:
         rows = xp.astype(X[block, :], xp.float64, copy=False)
-        parts.append(like(xp.sqrt(xp.vecdot(rows, rows)), X))
-    return xp.concat(parts)
+        return like(xp.sqrt(xp.vecdot(rows, rows)), X)
+
+    return xp.concat(_by_blocks(X, 16 * X.shape[1], lengths))
 
 
 def unit_rows(X: Matrix) -> Matrix:
@@ -365,13 +434,31 @@ def mean_sq_distance(X: Matrix) -> float:
         return 0.0
     mean = _means64(X)
     if is_sparse(X):
-        total = _sum_of_squares(X) - n * float(mean @ mean)
+        total = _sum_of_squares(X) - n * float((mean * mean).sum())
         return 2.0 * max(total, 0.0) / (n - 1)
-    total = 0.0
-    for block in blocks_of(X, n, 24 * X.shape[1]):
+
+    def squares(block: slice) -> float:
         rows = X[block, :] - mean[None, :]
-        total += float(namespace(X).sum(rows * rows))
-    return 2.0 * total / (n - 1)
+        return float(namespace(X).sum(rows * rows))
+
+    return 2.0 * sum(_by_blocks(X, 24 * X.shape[1], squares)) / (n - 1)
+
+
+def _by_blocks(X: Matrix, bytes_each: int, work: Callable[[slice], Any]) -> list[Any]:
+    """``work(block)`` for blocks of the rows of X, in order; on the host on every core."""
+    # an eighth of the usual: what several threads hold then stays in their caches
+    blocks = list(blocks_of(X, X.shape[0], 8 * bytes_each))
+    found: list[Any] = [None] * len(blocks)
+
+    def part(start: int, stop: int) -> None:
+        for number in range(start, stop):
+            found[number] = work(blocks[number])
+
+    if is_device_array(X):
+        part(0, len(blocks))
+    else:
+        run_blocks(part, len(blocks))
+    return found
 
 
 # --- distances and comparisons ---------------------------------------------------------------
@@ -523,10 +610,25 @@ def quadratic(X: Matrix, apply: Callable[[Matrix], Matrix]) -> Matrix:
     mean = column_means(X)
     back = transposed(X)
     result = square(d, mean)
-    for columns in blocks_of(X, d, n * precision(X).itemsize, least=8, most=256):
-        block = to_dense(back[columns, :]).T if is_sparse(X) else X[:, columns]
-        image = minus_mean(apply(block - mean[None, columns]))
-        result[columns.start :, columns] = threaded_dot(back[columns.start :, :], image)
+    most = 256 if is_sparse(X) or is_device_array(X) else 64  # narrow blocks stay in the cache
+    blocks = list(blocks_of(X, d, n * precision(X).itemsize, least=8, most=most))
+
+    def fill(start: int, stop: int) -> None:
+        for first in range(start, stop):
+            # a long block of the triangle and a short one, so that all parts are equal
+            for number in {first, len(blocks) - 1 - first}:
+                columns = blocks[number]
+                block = to_dense(back[columns, :]).T if is_sparse(X) else X[:, columns]
+                image = minus_mean(apply(block - mean[None, columns]))
+                rest = slice(columns.start, None)
+                result[rest, columns] = threaded_dot(back[rest, :], image)
+
+    n_pairs = -(-len(blocks) // 2)
+    if is_device_array(X):
+        fill(0, n_pairs)
+    else:
+        with single_blas_thread():
+            run_blocks(fill, n_pairs)
     return result
 
 

@@ -26,6 +26,7 @@ from .namespace import (
 from .system import n_threads, run_blocks, single_blas_thread
 
 _BLOCK_BYTES = 32 * 2**20  # distances held at once on the host, by all threads
+_AT_ONCE = 256  # queries whose neighbours one thread looks for at once
 
 
 def smallest(distances: Matrix, k: int) -> tuple[Matrix, Matrix]:
@@ -137,15 +138,48 @@ def right_shares(
     mean = ops.centre_of(rows)  # near zero, numbers keep their digits
     rows, queries = ops.minus_centre(rows, mean), ops.minus_centre(queries, mean)
     norms = ops.row_lengths(rows) ** 2
-    back = ops.transposed(rows)
+    fill = _distances_to(rows, queries, norms)
     out = np.empty(queries.shape[0])
-    for start in range(0, queries.shape[0], 256):
-        block = slice(start, start + 256)
-        distances = ops.to_dense(queries[block] @ back)
-        distances *= -2
-        distances += norms  # a query's own length is the same for all
-        kernels.right_neighbors(distances, codes, wanted[block], skip[block], k, out[block])
+
+    def work(start: int, stop: int) -> None:
+        for first in range(start, stop, _AT_ONCE):
+            block = slice(first, min(first + _AT_ONCE, stop))
+            distances = fill(block)
+            kernels.right_neighbors(distances, codes, wanted[block], skip[block], k, out[block])
+
+    with single_blas_thread():
+        run_blocks(work, len(out), smallest=1 + 2**17 // rows.shape[0])
     return out
+
+
+def _distances_to(rows: Matrix, queries: Matrix, norms: Array) -> Callable[[slice], Array]:
+    """A function that gives ‖y‖² − 2xᵀy for a block of queries x and all rows y.
+
+    A query's own length is the same for all rows, and is left out.
+    """
+    back = ops.transposed(rows)
+    if ops.is_dense(rows):
+
+        def fill(block: slice) -> Array:
+            distances = queries[block] @ back
+            distances *= -2
+            distances += norms
+            return distances
+
+        return fill
+    from . import kernels
+
+    columns, zeros = (back.data, back.indices, back.indptr), np.zeros(queries.shape[0], norms.dtype)
+
+    def fill_sparse(block: slice) -> Array:
+        # not a sparse product: its result would be nearly full
+        out = np.empty((block.stop - block.start, len(norms)), norms.dtype)
+        numbers = np.arange(block.start, block.stop)
+        asked = queries.data, queries.indices, queries.indptr
+        kernels.sq_distances_csr_to_all(*asked, columns, numbers, zeros, norms, out)
+        return out
+
+    return fill_sparse
 
 
 def average_precisions(X: Matrix, labels: Array, counts: Array, queries: Array) -> Matrix:
@@ -154,7 +188,7 @@ def average_precisions(X: Matrix, labels: Array, counts: Array, queries: Array) 
     X is float64, ``labels`` are numbered from 0, and ``counts`` holds the rows of each class.
     """
     if is_device_array(X):
-        return device_ranking.average_precisions(X, labels, counts, queries, first_equal)
+        return device_ranking.average_precisions(X, labels, counts, queries, first_equal_rows)
     from . import kernels
 
     result = np.full(len(labels), np.nan)
@@ -233,7 +267,7 @@ def _dense_distances(X: Array, n_ranked: int) -> tuple[Callable[[Array, Array], 
         left[:, [d, d + 1]] = left[:, [d + 1, d]]
         np.matmul(left, right[:n_ranked].T, out=out)
 
-    return fill, first_equal(row.tobytes() for row in rows)
+    return fill, first_equal_rows(rows)
 
 
 def _csr_distances(X: Any, n_ranked: int) -> tuple[Callable[[Array, Array], None], Array]:
@@ -249,7 +283,9 @@ def _csr_distances(X: Any, n_ranked: int) -> tuple[Callable[[Array, Array], None
 
     def fill(queries: Array, out: Array) -> None:
         # not a sparse product: its result would be nearly full
-        kernels.sq_distances_csr_to_all(X.data, X.indices, X.indptr, columns, queries, norms, out)
+        kernels.sq_distances_csr_to_all(
+            X.data, X.indices, X.indptr, columns, queries, norms, norms, out
+        )
 
     return fill, first_equal(
         X.indices[start:stop].tobytes() + X.data[start:stop].tobytes()
@@ -261,6 +297,29 @@ def _exponent(values: Array) -> int:
     """Exponent of the largest magnitude: scaled by it, squares neither overflow nor vanish."""
     largest = max(values.max(initial=0.0), -values.min(initial=0.0))
     return int(np.frexp(largest)[1])
+
+
+def first_equal_rows(rows: Array) -> Array:
+    """Return for each row of a dense array the number of the first row with the same bits."""
+    n, d = rows.shape
+    if n == 0 or d == 0:
+        return np.zeros(n, dtype=np.int64)
+    bits = rows.view(f"u{rows.itemsize}")
+    odd = np.random.default_rng(0).integers(2**63, size=d, dtype=np.uint64) * 2 + 1
+    hashes = np.empty(n, np.uint64)
+    for block in blocks_of(rows, n, 32 * d):
+        part = bits[block].astype(np.uint64)
+        part ^= part >> 32  # the last bits of round numbers are all zero
+        hashes[block] = (part * odd).sum(axis=1, dtype=np.uint64)
+    ordered = np.sort(hashes)
+    if (ordered[1:] != ordered[:-1]).all():
+        return np.arange(n)
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    origin = first[inverse]
+    copies = np.flatnonzero(origin != np.arange(n))
+    if (bits[copies] == bits[origin[copies]]).all():
+        return origin
+    return first_equal(row.tobytes() for row in rows)  # different rows have the same hash
 
 
 def first_equal(rows: Iterable[bytes]) -> Array:

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 _lock = Lock()
 _one_thread_users = 0
 _shared: dict[Any, tuple[int, ExitStack]] = {}  # settings: their users, and what undoes them
+_in_a_part = ContextVar("_in_a_part", default=False)  # of `run_blocks`
 
 
 def n_threads() -> int:
@@ -61,21 +62,38 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
     """Call ``work(start, stop)`` over equal parts of ``range(total)``, one part per thread.
 
     ``work`` must release the GIL to gain from it, and write only to its own part of the output.
-    Parts are at least ``smallest`` long, so that small work stays in this thread. This thread does
-    the first part, which saves the time that starting one more thread takes.
+    Parts are at least ``smallest`` long, so that small work stays in this thread, as does work that
+    a part splits again. This thread does the first part.
     """
     parts = max(1, min(n_threads(), total // max(1, smallest)))
-    bounds = [total * part // parts for part in range(parts + 1)]
-    if parts == 1:
+    if parts == 1 or _in_a_part.get():
         work(0, total)
         return
+    bounds = [total * part // parts for part in range(parts + 1)]
     first, *others = pairwise(bounds)
-    with ThreadPoolExecutor(len(others)) as pool:
+    token = _in_a_part.set(True)
+    try:
         # with the settings of this thread, such as np.errstate
-        started = [pool.submit(partial(copy_context().run, work, *pair)) for pair in others]
-        work(*first)
-        for done in started:
-            done.result()
+        helpers = _helpers(n_threads() - 1)
+        started = [helpers.submit(partial(copy_context().run, work, *pair)) for pair in others]
+        try:
+            work(*first)
+        finally:
+            wait(started)  # before the caller can touch what they write to
+    finally:
+        _in_a_part.reset(token)
+    for done in started:
+        done.result()
+
+
+@cache
+def _helpers(n: int) -> ThreadPoolExecutor:
+    """Threads that are kept for the next call, because starting one takes 0.1 ms."""
+    return ThreadPoolExecutor(n, thread_name_prefix="dualmetric")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # a child process has no threads
 
 
 @contextmanager

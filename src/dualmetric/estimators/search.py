@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import ops
 from .._arrays.namespace import to_numpy
+from .._arrays.system import blas_threads_for
 from .._options import (
     Option,
     check_options,
@@ -344,6 +345,7 @@ class MetricCV(LearnedMetricEstimator):
         distance: str | None = None
         n_splits = int(self.cv) if isinstance(self.cv, Integral) else 1  # as far as is known
         n_done, settled = 0, False
+        choice: dict[str, Any] | None = None
 
         def run(current: Race, split: Split, n_left: int = 1) -> None:
             nonlocal n_done
@@ -361,7 +363,7 @@ class MetricCV(LearnedMetricEstimator):
                 current,
                 default_ridge,
             )
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), blas_threads_for(rows.shape[0]):
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
                 n_done = self._run(field, distance, callback, n_done, n_left)
 
@@ -377,13 +379,15 @@ class MetricCV(LearnedMetricEstimator):
                     plain = race.candidates[better_plain(race.scores())]
                     distance = plain.params["distance"]
                 race.finish()
-                choice = chosen()
-                low, high = choice["gain_interval_"]
-                # no doubt is left whether a learned metric is better, or no time
-                shown = race.n_queries >= _ENOUGH and (low > 0.0 or high < 0.0)
-                settled = race.out_of_time or (self.cv is None and shown)
+                settled = race.out_of_time
+                choice = None
+                if not settled and self.cv is None and race.n_queries >= _ENOUGH:
+                    choice = chosen()
+                    low, high = choice["gain_interval_"]
+                    settled = low > 0.0 or high < 0.0  # whether a learned metric is better
         if not race.candidates:
             raise ValueError(f"cv={self.cv!r} holds out nothing: give at least one split")
+        choice = choice or chosen()
         if self.time_limit is not None:  # half of what is left before the refit
             deadline += 0.5 * (1.0 - _RACE_SHARE) * self.time_limit
         guard = Race(deadline)

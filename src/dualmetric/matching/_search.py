@@ -8,7 +8,7 @@ import numpy as np
 from .._arrays import embedded, ops
 from .._arrays.embedded import Embedded
 from .._arrays.judged import distance_blocks
-from .._arrays.ranking import first_equal
+from .._arrays.ranking import first_equal, first_equal_rows
 from .._arrays.system import run_blocks, single_blas_thread
 from .._types import Array
 
@@ -62,11 +62,9 @@ def _rows_of(mapped: Any) -> int:
 
 def _origins(mapped: Any) -> Array:
     """For each row, the number of the first row that is equal to it."""
-    if isinstance(mapped, np.ndarray):
-        return first_equal((row + 0.0).tobytes() for row in mapped)  # −0 becomes 0
-    rows = ops.canonical(mapped.positive)
+    rows = mapped if isinstance(mapped, np.ndarray) else ops.canonical(mapped.positive)
     if isinstance(rows, np.ndarray):
-        return first_equal((row + 0.0).tobytes() for row in rows)
+        return first_equal_rows(rows + 0.0)  # −0 becomes 0
     ends = rows.indptr
     return first_equal(
         rows.indices[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(ends)

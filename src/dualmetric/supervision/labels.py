@@ -284,15 +284,15 @@ def _judges(
     With ``votes``, the nearest training rows vote; otherwise these have other classes, and held-out
     rows are each other's neighbours.
     """
-    from ..labelled import average_precisions
-
-    everything = np.arange(len(test_codes))
+    everything, sizes = np.arange(len(test_codes)), np.bincount(test_codes)
     voters = np.arange(len(train_codes))
     if len(voters) > _MOST_VOTERS:
         voters = np.random.default_rng(seed).choice(voters, _MOST_VOTERS, replace=False)
 
     def ranked(_: Matrix, test: Matrix, heat: Array | None = None) -> Array:
-        return to_numpy(average_precisions(test, test_codes, heat))
+        asked = everything if heat is None else heat
+        rows = ranking.check_float64(test)
+        return to_numpy(ranking.average_precisions(rows, test_codes, sizes, asked))
 
     def right(train: Matrix, test: Matrix, heat: Array | None = None) -> Array:
         asked = everything if heat is None else heat

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import ops, ranking
+from .._arrays import ops, ranking, triplets
 from .._arrays.namespace import precision, to_numpy
 from .._options import option
 from .._types import Array, Matrix
@@ -28,7 +28,8 @@ _LISTED = 400_000
 _DRAWS_PER_TRIPLET = 50
 _MIN_DRAWS = 10_000
 _TIE = 1e-6  # relative difference of margins that counts as none: some digits of float32
-_BATCH = 2**16  # candidates at once: some megabytes
+_BATCH = 2**16  # candidates that are drawn at once
+_BATCHES = 16  # that are compared at once, at most
 ALL_PAIRS_ROWS = 1500  # rows up to which all their distances take a few milliseconds
 
 
@@ -102,25 +103,24 @@ class _Classes:
         n = len(self.label)
         return sum(int(s) * (int(s) - 1) * (n - int(s)) for s in self.size)
 
-    def build(self, anchor: Array, positive: Array, negative: Array) -> Array:
-        """Turn the ranks of positive and negative among their candidates into row numbers."""
-        label = self.label[anchor]
-        start, size = self.start[label], self.size[label]
-        own = self.place[anchor] - start
-        j = self.order[start + positive + (positive >= own)]
-        k = self.order[np.where(negative < start, negative, negative + size)]
-        return np.column_stack([anchor, j, k])
+    def build(self, anchor: Array, near: Array, far: Array) -> Array:
+        """Triplets of the given anchors.
+
+        ``near`` and ``far``, numbers from 0 to below 1, say which of the possible positives and
+        negatives to take: how far from the first to the last.
+        """
+        from .._arrays import kernels
+
+        found = np.empty((len(anchor), 3), dtype=self.order.dtype)
+        by_class = self.label, self.size, self.start, self.order, self.place
+        kernels.rows_of_triplets(anchor, near, far, *by_class, found)
+        return found
 
     def draw(self, size: int, rng: np.random.Generator) -> Array:
         """Draw random triplets: anchor, then positive, then negative, each uniform."""
-
-        def below(limits: Array) -> Array:
-            # several times as fast as rng.integers(limits), and uniform to 53 bits
-            return (rng.random(size) * limits).astype(np.int64)
-
+        # shares are several times as fast as rng.integers(limits), and uniform to 53 bits
         anchor = self.anchors[rng.integers(len(self.anchors), size=size)]
-        same = self.size[self.label[anchor]]
-        return self.build(anchor, below(same - 1), below(len(self.label) - same))
+        return self.build(anchor, rng.random(size), rng.random(size))
 
     def all(self) -> Array:
         """Return every triplet there is; for small data."""
@@ -128,8 +128,11 @@ class _Classes:
         for label in np.flatnonzero(self.size > 1):
             same = int(self.size[label])
             rows = self.order[self.start[label] : self.start[label] + same]
-            ranks = np.indices((same, same - 1, len(self.label) - same)).reshape(3, -1)
-            parts.append(self.build(rows[ranks[0]], ranks[1], ranks[2]))
+            shape = same, same - 1, len(self.label) - same
+            anchor, near, far = np.indices(shape).reshape(3, -1)
+            parts.append(
+                self.build(rows[anchor], (near + 0.5) / shape[1], (far + 0.5) / max(shape[2], 1))
+            )
         return np.concatenate(parts)
 
 
@@ -150,11 +153,11 @@ def _distinct(index: Array, n_rows: int) -> Array:
     return index[np.sort(first)]
 
 
-def _margins(X: Matrix) -> Callable[[Array], Array]:
+def _margins(X: Matrix, classes: _Classes) -> Callable[[Array], Array]:
     """A function that gives ‖x_i − x_k‖² − ‖x_i − x_j‖² for triples of row numbers (i, j, k)."""
     n = X.shape[0]
     if n > ALL_PAIRS_ROWS:
-        return lambda index: ops.margins(X, index)
+        return triplets.comparer(X, classes.place)
     # few rows: the same pairs come again and again
     every = np.concatenate([to_numpy(part) for _, part in ops.sq_distance_blocks(X)])
 
@@ -202,7 +205,7 @@ def _active_triplets(
     n = X.shape[0]
     # of its own: how many batches are needed must not change what is drawn after them
     rng = np.random.default_rng(rng.integers(2**63))
-    is_active = _active(X, _margins(X), margin)
+    is_active = _active(X, _margins(X, classes), margin)
     if classes.count() <= most_listed(n_triplets):
         candidates = rng.permutation(classes.all())  # before they are compared: see below
         found = candidates[is_active(candidates)][:n_triplets]
@@ -214,11 +217,17 @@ def _active_triplets(
         # decides would change all draws after it
         batch = min(_BATCH, max(2 * n_triplets, _MIN_DRAWS))
         while len(found) < n_triplets and drawn < most:
-            parts = [found]
-            while sum(map(len, parts)) < n_triplets and drawn < most:
-                candidates = classes.draw(batch, rng)
+            parts, n_found = [found], len(found)
+            while n_found < n_triplets and drawn < most:
+                # as many as seem to be missing: the more triplets are compared at once, the more
+                # often a row is read while it is still in the cache
+                missing = (1.05 * n_triplets / max(n_found, 1) - 1.0) * drawn
+                missing = min(missing, _BATCHES * batch, most - drawn)
+                n_batches = max(-int(-missing // batch), 1)
+                candidates = np.concatenate([classes.draw(batch, rng) for _ in range(n_batches)])
+                drawn += len(candidates)
                 parts.append(candidates[is_active(candidates)])
-                drawn += batch
+                n_found += len(parts[-1])
             found = _distinct(np.concatenate(parts), n)[:n_triplets]
     if len(found) == 0:
         warn(
