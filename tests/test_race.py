@@ -342,7 +342,7 @@ def test_candidates_with_the_same_fit():
 
 def test_a_prior_is_tested_on_its_own_where_queries_are_few():
     table = np.zeros((4, 40))
-    table[2:] = 0.0133 + 0.05 * np.random.default_rng(1).standard_normal(40)
+    table[2:] = 0.0138 + 0.05 * np.random.default_rng(1).standard_normal(40)
     methods = ["Euclidean", "Euclidean", "DuOri", "DuRP"]
     race = race_of(table, methods=methods, evidence="one-sided")
     assert _choice.choose(race)["kept"].method == "Euclidean"  # neither has a prior
