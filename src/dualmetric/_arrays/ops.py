@@ -525,7 +525,7 @@ def margins(Z: Matrix, index: Array, M: Matrix | None = None) -> Array:
             raise TypeError("margins of sparse rows can be computed for the identity only (M=None)")
         a, b, c, d = np.ascontiguousarray(index.T)
         return sq_distances(Z, c, d) - sq_distances(Z, a, b)
-    W = Z if M is None else Z @ M
+    W = Z if M is None else threaded_dot(Z, M)
     if is_device_array(Z):
         xp = namespace(Z)
         parts = []
@@ -559,7 +559,7 @@ def comparison_graph(index: Array, weight: Array, n_rows: int) -> sp.csr_matrix:
 def comparison_matrix(Z: Matrix, index: Array, beta: Array) -> Matrix:
     """V = Σ β_t A_t (m × m)."""
     if not is_device_array(Z):
-        V = tdot(Z, _graph_dot(index, beta, Z))
+        V = threaded_tdot(Z, _graph_dot(index, beta, Z))
         return 0.5 * (V + V.T)
     xp = namespace(Z)
     used = np.flatnonzero(beta)
