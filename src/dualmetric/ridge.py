@@ -142,8 +142,8 @@ def coefficients(found: Decomposition, aims: Targets, alpha: float) -> Matrix:
     """B (d × k) for one penalty, in float64."""
     inner = like(1.0 / (found.values + alpha), aims.image)[:, None] * aims.image
     if found.right is not None:
-        return found.right @ inner
-    return _from_rows(found.X, found.mean, found.left @ inner)
+        return ops.threaded_dot(found.right, inner)
+    return _from_rows(found.X, found.mean, ops.threaded_dot(found.left, inner))
 
 
 def coefficients_for_one(X: Matrix, codes: Array, alpha: float) -> Matrix:
@@ -169,7 +169,7 @@ def _from_rows(X: Matrix, mean: Matrix, A: Matrix) -> Matrix:
         return ops.tdot(ops.to_float64(X), A)
     total: Any = 0.0
     for rows, block in _centred_blocks(X, mean):
-        total = total + block.T @ A[rows, :]
+        total = total + ops.threaded_tdot(block, A[rows, :])
     return total
 
 

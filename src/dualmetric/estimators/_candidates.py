@@ -417,7 +417,7 @@ def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
         if shrinkage == 1.0 or not field.race.wants("Whitening", params):
             return np.nan  # 1 is the plain distance
         root = scatter_of(train, within, shrinkage, d, W).root()
-        mapped = ops.dot(train, root), ops.dot(test, root)
+        mapped = ops.threaded_dot(train, root), ops.threaded_dot(test, root)
         best = field.scored("Whitening", params, mapped, distances, watch.spent())
         watch.restart()
         return best
