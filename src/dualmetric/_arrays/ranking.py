@@ -255,7 +255,9 @@ def _dense_distances(X: Array, n_ranked: int) -> tuple[Callable[[Array, Array], 
     rows = right[:, :d]
     np.ldexp(X, -_exponent(X), out=rows)
     mean = rows.mean(axis=0)
-    centre = rows[np.argmin(np.einsum("ij,ij->i", rows, rows) - 2.0 * np.einsum("ij,j->i", rows, mean))].copy()
+    centre = rows[
+        np.argmin(np.einsum("ij,ij->i", rows, rows) - 2.0 * np.einsum("ij,j->i", rows, mean))
+    ].copy()
     rows -= centre
     rows += 0.0  # −0 becomes 0, so that equal rows have equal bytes
     right[:, d] = 1.0
