@@ -501,9 +501,11 @@ class TestJudged:
     def test_auto_of_new_documents(self, search):
         documents, queries, _ = search
         start = ("fit", "x.npy", "--positives", "c.npy", "--queries", "q.npy", "--method", "auto")
-        nearest = ((queries[:, None] - documents) ** 2).sum(axis=2).argmin(axis=1)
-        for chosen, learned in ((2 * np.arange(40), True), (nearest[:40], False)):
-            clicks = np.column_stack([np.arange(40), chosen])
+        apart = (queries[:, None] - documents) ** 2
+        # the nearest in three of eight features, and in all
+        for used, learned in ((3, True), (8, False)):
+            nearest = apart[..., :used].sum(axis=2).argmin(axis=1)
+            clicks = np.column_stack([np.arange(40), nearest])
             np.save("c.npy", clicks)
             expected = MetricCV(random_state=0).fit(documents, Positives(clicks, queries))
             ours, plain = expected.new_documents_
