@@ -208,9 +208,9 @@ def test_equal_rows_among_many(rng, dtype, monkeypatch):
     X = rng.integers(-2, 3, size=(500, 4)).astype(dtype) + 0.0
     expected = [next(j for j in range(i + 1) if (X[j] == X[i]).all()) for i in range(500)]
     np.testing.assert_array_equal(ranking.first_equal_rows(X), expected)
-    np.testing.assert_array_equal(
-        ranking.first_equal_rows(X[:, 1:]), ranking.first_equal_rows(X[:, 1:].copy())
-    )
+    part = X[:, 1:]  # in parts of longer rows
+    expected = [next(j for j in range(i + 1) if (part[j] == part[i]).all()) for i in range(500)]
+    np.testing.assert_array_equal(ranking.first_equal_rows(part), expected)
     np.testing.assert_array_equal(ranking.first_equal_rows(X[:, :0]), np.zeros(500))
     distinct = rng.normal(size=(500, 2)).astype(dtype)
     np.testing.assert_array_equal(ranking.first_equal_rows(distinct), np.arange(500))

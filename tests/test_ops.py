@@ -137,7 +137,8 @@ def test_sq_distance_blocks(problem, layout, height):
 def test_columns_over_threads(n, dtype, rng, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setattr(ops, "_thin", lambda A: 1)
-    monkeypatch.setattr(ops, "_rows_for", lambda X, B: 1)
+    monkeypatch.setattr(ops, "_PART", 1)
+    monkeypatch.setattr(ops, "_ONE_THREAD", 1)
     A, B = rng.normal(size=(2, n, 7)).astype(dtype)
     exact = A.astype(np.float64), B.astype(np.float64)
     eps = EPS[np.dtype(dtype)]

@@ -98,6 +98,15 @@ def test_leave_one_out_is_that_of_a_fit_without_the_row(shape, kind, alpha):
     assert_allclose(errors[0], ((expected - indicators(y)) ** 2).sum(axis=1), rtol=1e-7)
 
 
+def test_a_given_penalty_of_sparse_rows_far_from_zero(rng):
+    X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 200)) + 1e3
+    y = np.arange(60) % 3
+    assert np.isfinite(RidgeMetric(alpha=3e-10).fit(sp.csr_matrix(X), y).metric_.matrix()).all()
+    metrics = [RidgeMetric(alpha=1e-5).fit(rows, y).metric_ for rows in (X, sp.csr_matrix(X))]
+    dense, sparse = (metric.matrix() @ (X - X.mean(axis=0)).T for metric in metrics)
+    assert_allclose(sparse, dense, atol=1e-3 * abs(dense).max())
+
+
 @given(st.integers(2, 25), st.integers(1, 25), st.integers(2, 5), st.integers(0, 2**16))
 def test_few_rows_or_few_features(n, d, k, seed):
     rng = np.random.default_rng(seed)

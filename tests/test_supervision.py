@@ -151,11 +151,20 @@ class TestActive:
         index = classes.draw(5000, rng)
         expected = ops.margins(X, index[:, [0, 1, 0, 2]])
         monkeypatch.setattr(triplets, "_PART", X.nbytes // 10)
-        for n_parts in (256, 3):
-            monkeypatch.setattr(triplets, "_MOST_PARTS", n_parts)
+        for most in (256, 3):  # parts: eleven, and three
+            monkeypatch.setattr(triplets, "_MOST_PARTS", most)
             compare = triplets.comparer(X, classes.place)
             assert_allclose(compare(index), expected, rtol=1e-4 if dtype == np.float32 else 1e-11)
             assert len(compare(index[:0])) == 0
+
+    def test_many_rows_are_compared_by_parts(self, monkeypatch):
+        X, y = make_clusters(400, 5, 4)
+        monkeypatch.setattr(sampling, "ALL_PAIRS_ROWS", 100)
+        drawn = []
+        for most_bytes in (X.nbytes, X.nbytes // 7):
+            monkeypatch.setattr(triplets, "_PART", most_bytes)
+            drawn.append(sample_triplets(X, y, 3000, "active", np.random.default_rng(2)))
+        assert_array_equal(*drawn)
 
     def test_listing_is_every_candidate_once(self, rng):
         y = rng.integers(4, size=15)

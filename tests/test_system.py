@@ -208,20 +208,60 @@ class TestRunBlocks:
         with pytest.raises(ZeroDivisionError, match="at"):
             system.run_blocks(work, total)
 
-    def test_no_thread_is_left_running_after_an_exception(self):
-        done = []
+    def test_nothing_runs_on_after_an_exception(self):
+        begun, done, meeting = [], [], threading.Barrier(3, timeout=10)
 
         def work(start, stop):
+            meeting.wait()
             if start == 0:
                 raise ZeroDivisionError
+            begun.append(start)
+            time.sleep(0.05)
             done.append(start)
 
-        system.run_blocks(lambda start, stop: None, 3)  # threads are kept for the next call
-        before = threading.active_count()
         with pytest.raises(ZeroDivisionError):
             system.run_blocks(work, 90)
+        assert sorted(done) == sorted(begun) == [30, 60]
+
+    def test_nothing_runs_on_after_an_interrupt(self):
+        done, meeting = [], threading.Barrier(3, timeout=10)
+
+        def work(start, stop):
+            meeting.wait()
+            if start:
+                time.sleep(0.4)
+                done.append(start)
+
+        timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            system.run_blocks(work, 90)
         assert sorted(done) == [30, 60]
-        assert threading.active_count() == before
+
+    def test_a_caller_does_not_wait_for_the_work_of_others(self):
+        free, meeting = threading.Event(), threading.Barrier(4, timeout=10)
+
+        def long(start, stop):
+            meeting.wait()
+            assert free.wait(10)
+
+        other = threading.Thread(target=lambda: system.run_blocks(long, 3), daemon=True)
+        other.start()
+        meeting.wait()  # all helpers are busy
+        done = []
+        system.run_blocks(lambda start, stop: done.append(start), 90)
+        assert sorted(done) == [0, 30, 60]
+        assert other.is_alive()
+        free.set()
+        other.join(10)
+        assert not other.is_alive()
+
+    def test_the_number_of_threads_may_change_meanwhile(self, monkeypatch):
+        numbers = iter([2, 1, 1, 1])
+        monkeypatch.setattr(system, "n_threads", lambda: next(numbers))
+        done = []
+        system.run_blocks(lambda start, stop: done.append(start), 90)
+        assert sorted(done) == [0, 45]
 
     def test_a_part_is_not_split_again(self):
         threads, meeting = {}, threading.Barrier(3, timeout=10)
@@ -248,7 +288,9 @@ class TestRunBlocks:
                 system.run_blocks(lambda a, b, done=done: done[a:b].__iadd__(1), size)
                 totals.append((done == 1).all())
 
-        callers = [threading.Thread(target=caller, args=(seed,)) for seed in range(1, 5)]
+        callers = [
+            threading.Thread(target=caller, args=(seed,), daemon=True) for seed in range(1, 5)
+        ]
         for one in callers:
             one.start()
         for one in callers:

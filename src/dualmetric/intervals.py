@@ -91,9 +91,9 @@ def best_of_interval(
 
     The best of many candidates looks better than it is, because it was chosen by the same queries.
     So in each draw the candidate that is best on the queries drawn is judged on those that were not
-    drawn. Their mean varies about that of all with a variance of σ²(1/m − 1/n), where m, about a
-    third of n, is their number, and not with that of the mean of n queries, σ²/n: the interval is
-    narrowed by the square root of the ratio of the two.
+    drawn, a share s of about a third. Their mean varies about that of all n with a variance of
+    σ²/n · (1 − s)/s, where the mean of n queries has σ²/n: so the interval is multiplied by
+    √(s/(1 − s)). With fewer than about eight queries it is too narrow, like any bootstrap interval.
 
     Parameters
     ----------

@@ -27,8 +27,10 @@ from .namespace import (
     precision,
     to_numpy,
 )
-from .system import fill_by_threads, run_blocks, single_blas_thread
+from .system import fill_by_threads, n_threads, run_blocks, single_blas_thread
 
+_ONE_THREAD = 2**18  # multiplications up to which BLAS starts no threads
+_PART = 2**21  # multiplications that are worth a thread of their own
 _SUMMED = 1024  # rows whose products are added up at once
 _SMALL = 2**24  # bytes up to which sparse rows are written out, where that is more exact
 OUT_OF_RANGE = (
@@ -73,7 +75,7 @@ def products(A: Matrix, B: Matrix) -> Matrix:
 
 
 def threaded_dot(X: Matrix, B: Matrix, out: Array | None = None) -> Matrix:
-    """X·B on every core: for CSR by a compiled loop over parts with equally many entries.
+    """X·B for a dense B, on every core: for CSR by a loop over parts with equally many entries.
 
     ``out`` is an array for the result, which saves the time that new memory takes; on a device it
     is not used.
@@ -104,34 +106,30 @@ def _dense_dot(X: Array, B: Array, out: Array | None) -> Array:
     Those of OpenBLAS go on spinning for some 20 ms, and slow down what comes next.
     """
     if out is None:
+        if X.size * B.shape[1] <= _ONE_THREAD:
+            return X @ B
         out = np.empty((X.shape[0], B.shape[1]), dtype=np.result_type(X, B))
     with single_blas_thread():
         run_blocks(
             lambda start, stop: np.matmul(X[start:stop], B, out=out[start:stop]),
             len(X),
-            smallest=_rows_for(X, B),
+            smallest=1 + _PART // (1 + B.size),
         )
     return out
 
 
 def threaded_tdot(X: Matrix, B: Matrix) -> Matrix:
-    """Xᵀ·B for dense X and B of many rows, on every core."""
-    if is_device_array(X):
+    """Xᵀ·B for dense X and B, on every core."""
+    if is_device_array(X) or X.size * B.shape[1] <= _ONE_THREAD:
         return X.T @ B
-    parts = []
+    out = np.empty((X.shape[1], B.shape[1]), dtype=np.result_type(X, B))
     with single_blas_thread():
         run_blocks(
-            lambda start, stop: parts.append((start, X[start:stop].T @ B[start:stop])),
-            len(X),
-            smallest=_rows_for(X, B),
+            lambda start, stop: np.matmul(X[:, start:stop].T, B, out=out[start:stop]),
+            len(out),
+            smallest=1 + _PART // (1 + B.size),
         )
-    # in order: the sum must not depend on which thread was first
-    return sum(product for _, product in sorted(parts, key=lambda part: part[0]))
-
-
-def _rows_for(X: Array, B: Array) -> int:
-    """Rows of X that are worth a thread of their own: two million multiplications."""
-    return 1 + 2**21 // (1 + X.shape[1] * B.shape[1])
+    return out
 
 
 def row_dots(Z: Array, columns: Array) -> Array:
@@ -434,7 +432,7 @@ def mean_sq_distance(X: Matrix) -> float:
         return 0.0
     mean = _means64(X)
     if is_sparse(X):
-        total = _sum_of_squares(X) - n * float((mean * mean).sum())
+        total = _sum_of_squares(X) - n * float((mean * mean).sum())  # no BLAS: see `_dense_dot`
         return 2.0 * max(total, 0.0) / (n - 1)
 
     def squares(block: slice) -> float:
@@ -610,12 +608,16 @@ def quadratic(X: Matrix, apply: Callable[[Matrix], Matrix]) -> Matrix:
     mean = column_means(X)
     back = transposed(X)
     result = square(d, mean)
-    most = 256 if is_sparse(X) or is_device_array(X) else 64  # narrow blocks stay in the cache
-    blocks = list(blocks_of(X, d, n * precision(X).itemsize, least=8, most=most))
+    most, n_blocks = 256, 1
+    if not is_sparse(X) and not is_device_array(X):
+        n_blocks = n_threads()  # that are held at once
+        most = min(64, max(8, d // (2 * n_blocks)))  # narrow blocks stay in the cache
+    blocks = list(blocks_of(X, d, n_blocks * n * precision(X).itemsize, least=8, most=most))
 
     def fill(start: int, stop: int) -> None:
         for first in range(start, stop):
-            # a long block of the triangle and a short one, so that all parts are equal
+            # a long block of the triangle and a short one, so that all parts are equal; of an odd
+            # number of blocks, the one in the middle is alone
             for number in {first, len(blocks) - 1 - first}:
                 columns = blocks[number]
                 block = to_dense(back[columns, :]).T if is_sparse(X) else X[:, columns]

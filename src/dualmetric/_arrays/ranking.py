@@ -140,10 +140,12 @@ def right_shares(
     norms = ops.row_lengths(rows) ** 2
     fill = _distances_to(rows, queries, norms)
     out = np.empty(queries.shape[0])
+    room = _BLOCK_BYTES // (norms.itemsize * len(norms) * n_threads())
+    step = max(1, min(_AT_ONCE, room))
 
     def work(start: int, stop: int) -> None:
-        for first in range(start, stop, _AT_ONCE):
-            block = slice(first, min(first + _AT_ONCE, stop))
+        for first in range(start, stop, step):
+            block = slice(first, min(first + step, stop))
             distances = fill(block)
             kernels.right_neighbors(distances, codes, wanted[block], skip[block], k, out[block])
 
@@ -255,6 +257,7 @@ def _dense_distances(X: Array, n_ranked: int) -> tuple[Callable[[Array, Array], 
     rows = right[:, :d]
     np.ldexp(X, -_exponent(X), out=rows)
     mean = rows.mean(axis=0)
+    # einsum, because BLAS would start threads for rows @ mean: see `ops.threaded_dot`
     centre = rows[
         np.argmin(np.einsum("ij,ij->i", rows, rows) - 2.0 * np.einsum("ij,j->i", rows, mean))
     ].copy()
@@ -319,9 +322,10 @@ def first_equal_rows(rows: Array) -> Array:
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     origin = first[inverse]
     copies = np.flatnonzero(origin != np.arange(n))
-    if (bits[copies] == bits[origin[copies]]).all():
-        return origin
-    return first_equal(row.tobytes() for row in rows)  # different rows have the same hash
+    for block in blocks_of(rows, len(copies), 32 * d):
+        if (bits[copies[block]] != bits[origin[copies[block]]]).any():  # different, with one hash
+            return first_equal(row.tobytes() for row in rows)
+    return origin
 
 
 def first_equal(rows: Iterable[bytes]) -> Array:

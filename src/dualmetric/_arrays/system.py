@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from functools import cache, partial
@@ -63,27 +63,43 @@ def run_blocks(work: Callable[[int, int], object], total: int, smallest: int = 1
 
     ``work`` must release the GIL to gain from it, and write only to its own part of the output.
     Parts are at least ``smallest`` long, so that small work stays in this thread, as does work that
-    a part splits again. This thread does the first part.
+    a part splits again. This thread does the first part, and those for which no other is free.
     """
-    parts = max(1, min(n_threads(), total // max(1, smallest)))
+    n = n_threads()
+    parts = max(1, min(n, total // max(1, smallest)))
     if parts == 1 or _in_a_part.get():
         work(0, total)
         return
     bounds = [total * part // parts for part in range(parts + 1)]
     first, *others = pairwise(bounds)
+    jobs: list[Future[object]] = []
     token = _in_a_part.set(True)
     try:
+        helpers = _helpers(n - 1)
         # with the settings of this thread, such as np.errstate
-        helpers = _helpers(n_threads() - 1)
-        started = [helpers.submit(partial(copy_context().run, work, *pair)) for pair in others]
-        try:
-            work(*first)
-        finally:
-            wait(started)  # before the caller can touch what they write to
+        jobs.extend(helpers.submit(partial(copy_context().run, work, *pair)) for pair in others)
+        work(*first)
+        for pair, job in zip(others, jobs, strict=True):
+            if job.cancel():  # the helpers work for other callers
+                work(*pair)
     finally:
         _in_a_part.reset(token)
-    for done in started:
-        done.result()
+        running = [job for job in jobs if not job.cancel()]
+        _wait_for(running)  # before the caller can touch what they write to
+    for job in running:
+        job.result()
+
+
+def _wait_for(jobs: list[Future[object]]) -> None:
+    """Wait until all jobs have ended; an interrupt is raised after that."""
+    interrupt = None
+    while not all(job.done() for job in jobs):
+        try:
+            wait(jobs)
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 @cache

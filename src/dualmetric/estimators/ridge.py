@@ -1,6 +1,7 @@
 """RidgeMetric: the distance between the outputs of ridge regression."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -193,17 +194,21 @@ def _solve_directly(
 ) -> tuple[dict[str, Any], Matrix]:
     """The penalty, as `_choose` gives it, and B, where a decomposition is cheap."""
     if len(alphas) == 1 and ridge.is_clear(unit * alphas[0], X.shape, mean):
-        alpha = float(alphas[0])
-        return {"alpha_": alpha}, ridge.coefficients_for_one(X, codes, unit * alpha)
+        with suppress(np.linalg.LinAlgError):  # sparse rows far from zero have more rounding
+            B = ridge.coefficients_for_one(X, codes, unit * float(alphas[0]))
+            return _choose(alphas, None), B
     found = ridge.decompose(X)
     aims = ridge.targets(found, codes)
     chosen = _choose(alphas, lambda: ridge.loo_errors(found, aims, unit * alphas))
     return chosen, ridge.coefficients(found, aims, unit * chosen["alpha_"])
 
 
-def _choose(alphas: Array, measure: Callable[[], Array]) -> dict[str, Any]:
-    """The penalty with the least mean squared error, and all errors, as fitted attributes."""
-    if len(alphas) == 1:
+def _choose(alphas: Array, measure: Callable[[], Array] | None) -> dict[str, Any]:
+    """The penalty with the least mean squared error, and all errors, as fitted attributes.
+
+    ``measure`` gives the errors; it is not needed for one penalty.
+    """
+    if len(alphas) == 1 or measure is None:
         return {"alpha_": float(alphas[0])}
     errors = measure().mean(axis=1)
     return {"alpha_": float(alphas[np.argmin(errors)]), "alphas_": alphas, "errors_": errors}

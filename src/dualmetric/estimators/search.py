@@ -363,6 +363,7 @@ class MetricCV(LearnedMetricEstimator):
                 current,
                 default_ridge,
             )
+            # of few rows, most products and decompositions are small, however many features
             with warnings.catch_warnings(), blas_threads_for(rows.shape[0]):
                 warnings.simplefilter("ignore")  # the refit warns about the choice itself
                 n_done = self._run(field, distance, callback, n_done, n_left)

@@ -106,8 +106,8 @@ class _Classes:
     def build(self, anchor: Array, near: Array, far: Array) -> Array:
         """Triplets of the given anchors.
 
-        ``near`` and ``far``, numbers from 0 to below 1, say which of the possible positives and
-        negatives to take: how far from the first to the last.
+        ``near``, from 0 to below 1, is the place of the positive among the other rows of its class,
+        divided by their number, and ``far`` that of the negative among the rows of other classes.
         """
         from .._arrays import kernels
 
@@ -130,9 +130,9 @@ class _Classes:
             rows = self.order[self.start[label] : self.start[label] + same]
             shape = same, same - 1, len(self.label) - same
             anchor, near, far = np.indices(shape).reshape(3, -1)
-            parts.append(
-                self.build(rows[anchor], (near + 0.5) / shape[1], (far + 0.5) / max(shape[2], 1))
-            )
+            # half a place further, so that rounding leads to no other place
+            places = (near + 0.5) / shape[1], (far + 0.5) / max(shape[2], 1)
+            parts.append(self.build(rows[anchor], *places))
         return np.concatenate(parts)
 
 
