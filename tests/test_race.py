@@ -360,8 +360,33 @@ def test_a_prior_is_tested_on_its_own_where_queries_are_few():
 
 def test_slow_candidates_are_left_out_when_time_is_short():
     race = race_of(make_scores([0.5, 0.5, 0.9]))
-    assert _choice.choose(race, most_seconds=0.2)["kept"].method == "DuRP"
-    assert _choice.choose(race, most_seconds=0.05)["kept"].method == "Euclidean"
+    race.bar_slow(0.2)
+    assert _choice.choose(race)["kept"].method == "DuRP"
+    assert race.late == set()
+    race.bar_slow(0.05)
+    assert _choice.choose(race)["kept"].method == "Euclidean"
+    assert race.late == {race.candidates[2].key}
+
+
+def test_those_behind_slow_candidates_alone_are_back():
+    race = race_of(make_scores([0.5, 0.5, 0.9, 0.7, 0.8, 0.4]))
+    _, _, best, good, slow, bad = race.candidates
+    race.finish()
+    assert [one.dropped for one in (best, good, slow, bad)] == [False, True, True, True]
+    best.fit_times, slow.fit_times = [0.3], [0.3]  # the second is slow too, once it is back
+    race.bar_slow(0.2)
+    assert race.late == {best.key, slow.key}
+    assert _choice.choose(race)["kept"] is good
+    assert bad.dropped
+
+
+def test_something_is_chosen_with_few_components_however_slow():
+    race = race_of(make_scores([0.5, 0.5, 0.9]))
+    race.most_components = 2
+    for plain in race.candidates[:2]:
+        plain.barred = True
+    race.bar_slow(0.05)
+    assert race.late == set()
 
 
 def test_the_expected_score_is_not_the_winners():

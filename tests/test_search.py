@@ -1,6 +1,7 @@
 """MetricCV: settings chosen on held-out rows."""
 
 import warnings
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from dualmetric import (
     Whitening,
     mean_average_precision,
 )
+from dualmetric.estimators import _candidates, _race
+from dualmetric.estimators import search as search_module
 from dualmetric.supervision import Labels, Pairs, Positives, Relevance
-from makers import make_classes
+from makers import make_classes, make_clusters
 
 SMALL = {
     "shrinkages": [0.1, 0.5],
@@ -953,3 +956,57 @@ def test_progress_ends_at_the_end():
     with pytest.warns(UserWarning, match="too short"):
         search.fit(X, y, callback=lambda *counts: seen.append(counts))
     assert seen[-1][0] == seen[-1][1]
+
+
+def test_a_choice_is_left_where_the_time_limit_is_overrun(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    late = []
+    for module in (_race, search_module):
+        monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 1000.0 * len(late))
+
+    def slowly(done, total):
+        if done == 3:
+            late.append(done)  # more than the time that is left has passed
+
+    search = MetricCV(time_limit=500.0, lifts=(None,), random_state=0)
+    search.fit(X, y, callback=slowly)
+    assert type(search.best_estimator_).__name__ == "RidgeMetric"
+    assert search.ended_early_
+    assert not search.out_of_time_
+    assert search.recommend().endswith(" The time limit ended the comparison early.")
+    whole = MetricCV(lifts=(None,), n_triplets=500, random_state=0).fit(X[:200], y[:200])
+    assert not whole.ended_early_
+
+
+def test_candidates_that_cannot_be_fitted_are_left_out():
+    rng = np.random.default_rng(0)
+    X = (rng.random((300, 30)) < 0.01).astype(float)  # most rows are equal: no width of a kernel
+    y = np.arange(300) % 3
+    with pytest.warns(UserWarning, match=r"1 group .* could not be fitted; .*width of the kernel"):
+        search = MetricCV(n_triplets=500, random_state=0).fit(X, y)
+    assert not any(params.get("lift") for params in search.cv_results_["params"])
+    assert {"RidgeMetric", "DuRP"} <= set(search.cv_results_["estimator"])
+
+
+def test_rows_from_which_nothing_can_be_fitted(monkeypatch):
+    def fail(*args, **options):
+        raise ValueError("no such luck")
+
+    for name in ("pose", "lift_rows"):
+        monkeypatch.setattr(_candidates.stages, name, fail)
+    X, y = make_clusters(60, 3, 3)
+    shrinkages = {"shrinkages": (1.0,), "n_triplets": 500, "random_state": 0}
+    model = MetricCV(**shrinkages)
+    with pytest.raises(ValueError, match="no candidate could be fitted: no such luck"):
+        model.fit(X, y)
+    assert not hasattr(model, "best_estimator_")
+
+
+def test_the_default_for_new_classes_says_so():
+    X, y = load_digits(return_X_y=True)
+    few = np.flatnonzero(y < 4)[:200]
+    search = MetricCV(cv="classes", random_state=0).fit(X[few], y[few])
+    low, high = search.gain_interval_
+    assert search.best_params_["prior"] == "whitening"
+    assert low < 0.0 < high  # or the plain distance would be significantly better
+    assert "It is the default for new classes" in search.recommend()

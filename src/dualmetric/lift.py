@@ -49,14 +49,14 @@ class Lift:
         held = (landmarks.shape[0] + rows.shape[1]) * precision(rows).itemsize
         for part in blocks_of(rows, rows.shape[0], held // 2):
             block = ops.to_dense(rows[part, :]) - origin
-            values = block @ landmarks.T
+            values = ops.threaded_dot(block, landmarks.T)
             values *= -2.0
             values += norms
             values += xp.vecdot(block, block)[:, None]
             values = xp.maximum(values, xp.zeros_like(values))
             values *= -self.gamma
             values = xp.exp(values)
-            parts.append(values if factor is None else values @ factor)
+            parts.append(values if factor is None else ops.threaded_dot(values, factor))
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 

@@ -14,6 +14,10 @@ from .._types import Array
 from .namespace import is_device_array, library, like, namespace, to_numpy
 from .system import blas_threads_for
 
+# Rows up to which a second thread saves a third of the time at most. Where the cores are busy, the
+# threads of a decomposition wait for each other, and it takes up to a hundred times as long.
+_ENOUGH = 1024
+
 
 def symmetric(S: Any, ridge: float) -> Any:
     """The symmetric matrix with the lower triangle of S, and ``ridge`` added to its diagonal."""
@@ -43,7 +47,8 @@ def upper_root(S: Any) -> Any:
 
 def _cholesky(S: Any) -> Any:
     try:
-        lower = namespace(S).linalg.cholesky(S)
+        with blas_threads_for(S.shape[0], _ENOUGH):
+            lower = namespace(S).linalg.cholesky(S)
     except RuntimeError as error:  # PyTorch's
         raise np.linalg.LinAlgError(str(error)) from None
     if not np.isfinite(float(namespace(S).sum(lower))):  # CuPy raises nothing
@@ -54,7 +59,8 @@ def _cholesky(S: Any) -> Any:
 def solve_upper(U: Any, B: Any, *, transpose: bool = False) -> Any:
     """U⁻¹B, or U^−ᵀB, for an upper triangular U; in the precision of U."""
     if not is_device_array(U):
-        return solve_triangular(U, B, trans="T" if transpose else "N")
+        with blas_threads_for(len(U), _ENOUGH):
+            return solve_triangular(U, B, trans="T" if transpose else "N")
     B = like(B, U)
     if library(U) == "torch":
         import torch
@@ -70,7 +76,8 @@ def solve_upper(U: Any, B: Any, *, transpose: bool = False) -> Any:
 def solve_factored(U: Any, B: Any) -> Any:
     """(UᵀU)⁻¹B, in the precision of B."""
     if not is_device_array(U):
-        return cho_solve((U, False), B).astype(B.dtype)
+        with blas_threads_for(len(U), _ENOUGH):
+            return cho_solve((U, False), B).astype(B.dtype)
     return like(solve_upper(U, solve_upper(U, B, transpose=True)), B)
 
 
@@ -80,7 +87,7 @@ def eigh(K: Any) -> tuple[Array, Any]:
     The sign of a vector does not depend on the library or the device that found it: coordinates
     along it are multiplied by random numbers later, and the same seed should give the same metric.
     """
-    with blas_threads_for(K.shape[0]):
+    with blas_threads_for(K.shape[0], _ENOUGH):
         values, vectors = namespace(K).linalg.eigh(K)
     probe = like(np.cos(np.arange(1.0, K.shape[0] + 1.0)), vectors)
     signs = np.where(to_numpy(probe @ vectors) < 0.0, -1.0, 1.0)
@@ -100,7 +107,7 @@ def largest_eigenpairs(A: Any, rank: int | None, S: Any = None) -> tuple[Array, 
     subset = None if rank is None or rank >= d else (d - rank, d - 1)
     # before SciPy 1.14, evd fails on a single number
     driver = "evd" if S is None and subset is None and d > 1 else None
-    with blas_threads_for(d):
+    with blas_threads_for(d, _ENOUGH):
         found = scipy_eigh(A, S, subset_by_index=subset, driver=driver, check_finite=False)
         if rank is not None and len(found[0]) < min(rank, d):
             # LAPACK lost some of a very wide spectrum

@@ -317,6 +317,17 @@ def _walk(
             return  # the other side is worse
 
 
+def _attempts(race: Race, scored: Callable[[float], float]) -> Callable[[float], float]:
+    """The same function, with NaN as the score of what cannot be fitted."""
+
+    def attempted(value: float) -> float:
+        with race.attempt():
+            return scored(value)
+        return np.nan
+
+    return attempted
+
+
 # --- families ------------------------------------------------------------------------------------
 
 
@@ -366,8 +377,12 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
         if not field.race.wants(method.__name__, params):
             continue
         after_sampling = generator(field.seed)
-        options = resolve_blocks(method(**params, blocks=search.blocks), d, field.names)
-        problem = stages.pose(train, known, options, after_sampling)
+        problem: Any = None
+        with field.race.attempt():
+            options = resolve_blocks(method(**params, blocks=search.blocks), d, field.names)
+            problem = stages.pose(train, known, options, after_sampling)
+        if problem is None:
+            continue
         shared: dict[bytes, Any] = {}
         watch.share()
         for reg in regs:
@@ -380,9 +395,13 @@ def _corrected(field: Field, distance: str) -> Iterator[str]:
                 continue
             rng, clock = deepcopy(after_sampling), stages.Clock()
             options = resolve_blocks(method(**base, blocks=search.blocks), d, field.names)
-            full = stages.learn_posed(
-                problem, LiftedRows(train), options, rng, clock, shared=shared
-            )
+            full: Any = None
+            with field.race.attempt():
+                full = stages.learn_posed(
+                    problem, LiftedRows(train), options, rng, clock, shared=shared
+                )
+            if full is None:
+                continue
             seconds = watch.spent()
             for one in settings:
                 found = stages.weaker(full, one.get("strength", 1.0))
@@ -422,7 +441,7 @@ def _whitened(field: Field, distances: Sequence[str]) -> Iterator[str]:
         watch.restart()
         return best
 
-    for _ in _walk(*_shrinkages(field), scored):
+    for _ in _walk(*_shrinkages(field), _attempts(field.race, scored)):
         yield "Whitening"
 
 
@@ -437,20 +456,29 @@ def _in_space(field: Field, lift: str | None, families: Sequence[str]) -> Iterat
     watch = Stopwatch()
     after_lift = generator(field.seed)
     fixed = {**fixed_options(field.search, field.n_rows), "lift": lift}
-    lifted = stages.lift_rows(field.train, DuRP(**fixed), after_lift)
+    lifted = None
+    with field.race.attempt():
+        lifted = stages.lift_rows(field.train, DuRP(**fixed), after_lift)
+    if lifted is None:
+        return
     test = field.test
     if lifted.lift is not None:
         test = lifted.lift.apply(test, lifted.nystroem)
     watch.share()
     if with_ridge:
-        _regressed(field, lift, lifted.X, test, deepcopy(watch))
+        with field.race.attempt():
+            _regressed(field, lift, lifted.X, test, deepcopy(watch))
         yield "RidgeMetric"
     ranks = _ranks(field, lift)
     for sampler in field.search.samplers if with_durp else ():
         watch.restart()
         options = DuRP(**fixed, sampler=sampler)
         after_sampling = deepcopy(after_lift)
-        problem = stages.pose(lifted.X, field.split.train, options, after_sampling)
+        problem = None
+        with field.race.attempt():
+            problem = stages.pose(lifted.X, field.split.train, options, after_sampling)
+        if problem is None:
+            continue
         values, start = _shrinkages(field)
         within = stages.within_of(problem) if min(values) < 1.0 else None
         if within is not None and within[0].trace <= 0.0:  # there is nothing to whiten with
@@ -480,7 +508,7 @@ def _in_space(field: Field, lift: str | None, families: Sequence[str]) -> Iterat
                 own.restart()
             return float(best)
 
-        for _ in _walk(values, start, scored):
+        for _ in _walk(values, start, _attempts(field.race, scored)):
             yield "DuRP"
 
 

@@ -30,14 +30,13 @@ _FEWEST_QUERIES = 20  # that the default ridge is judged by
 _FAMILIES = ("Euclidean", "Whitening", "RidgeMetric", "DuOri", "DuRP")  # the simplest first
 
 
-def choose(race: Race, most_seconds: float = np.inf) -> dict[str, Any]:
+def choose(race: Race) -> dict[str, Any]:
     """Compare the candidates over all splits; returns what becomes fitted attributes.
 
-    Candidates whose fit took longer than ``most_seconds`` are left out. Where no family is better
-    than the plain distance, this is kept, unless the race allows fewer directions than it has, or
-    else `RidgeMetric` with its own penalty: see `_default_ridge`. Of those within one standard
-    error of the best, the simplest is chosen: linear before lifted, whitening before ridge before
-    DuRP, few directions before many.
+    Where no family is better than the plain distance, this is kept, unless the race allows fewer
+    directions than it has, or else `RidgeMetric` with its own penalty: see `_default_ridge`. Of
+    those within one standard error of the best, the simplest is chosen: linear before lifted,
+    whitening before ridge before DuRP, few directions before many.
 
     What "better" means depends on the evidence that queries can give:
 
@@ -53,8 +52,8 @@ def choose(race: Race, most_seconds: float = np.inf) -> dict[str, Any]:
     plain = np.array([one.method == "Euclidean" for one in candidates])
     best_plain = better_plain(scores)
     narrow = race.is_narrow
-    in_time = ~plain & np.array([np.max(one.fit_times) <= most_seconds for one in candidates])
-    allowed = in_time & np.array([not one.barred and not one.dropped for one in candidates])
+    learned = ~plain & np.array([not one.barred for one in candidates])
+    allowed = learned & np.array([not one.dropped for one in candidates])
     is_default = np.array([is_default_ridge(one.method, one.params) for one in candidates])
     ridge = None if narrow else _default_ridge(race, allowed & is_default, scores, best_plain)
     allowed &= ~is_default
@@ -73,16 +72,18 @@ def choose(race: Race, most_seconds: float = np.inf) -> dict[str, Any]:
         for family, gain_of in gains.items()
         if narrow or _is_better(race, family, gain_of, allowed, scores, best_plain)
     ]
-    usual = None if narrow or race.evidence != "default" else _usual(candidates, in_time)
+    usual = None if narrow or race.evidence != "default" else _usual(candidates, learned)
     if usual is not None:
-        rivals = np.append(np.flatnonzero(allowed), best_plain)
-        place = _clearly_better(scores, rivals, usual)
-        replaced = place != usual and not plain[place]
-        compared = np.flatnonzero(allowed) if replaced else [usual]
-        mean, *ends = best_of_gains(scores[compared], scores[best_plain], mutual=race.mutual)
-        gain = ends[0], ends[1]
-        # only a metric that replaced the default was chosen by these queries
-        expected = expected + mean if replaced else float(means[place])
+        place = _clearly_better(scores, np.append(np.flatnonzero(allowed), best_plain), usual)
+        if place not in (usual, best_plain):  # it was chosen as the best of many
+            mean, *ends = best_of_gains(scores[allowed], scores[best_plain], mutual=race.mutual)
+            gain = ends[0], ends[1]
+            expected += mean
+            place = place if mean > 0.0 else best_plain
+        if place in (usual, best_plain):
+            low, high = _t_interval(scores[usual] - scores[best_plain])
+            gain = (float(low), float(high)) if np.isfinite(low) else (np.nan, np.nan)
+            expected = float(means[place])
     elif better:
         allowed &= np.array([_family(one) in better for one in candidates])
         best = int(np.argmax(np.where(allowed, means, -np.inf)))
@@ -182,10 +183,10 @@ def _is_better(
     return low > _LEAST_GAIN
 
 
-def _usual(candidates: list[Candidate], in_time: Array) -> int | None:
+def _usual(candidates: list[Candidate], learned: Array) -> int | None:
     """The place of the default metric with a prior, whitening if it was tried."""
     for prior in ("whitening", "identity"):
-        for place in np.flatnonzero(in_time).tolist():
+        for place in np.flatnonzero(learned).tolist():
             params = candidates[place].params
             if (params.get("prior"), params.get("reg")) == (prior, PRIOR_REG):
                 return int(place)
@@ -198,11 +199,17 @@ def _clearly_better(scores: Array, places: Array, usual: int) -> int:
     Student's t test of one side with 97.5 % confidence; a single query shows nothing.
     """
     gaps = scores[places] - scores[usual]
-    mean, error = paired(gaps)
-    n = np.count_nonzero(~np.isnan(gaps), axis=1)
-    limit = np.where(n > 1, stdtrit(np.maximum(n - 1, 1), 0.975) * error, np.inf)
-    gain = np.where(mean > limit, mean, 0.0)
+    mean = paired(gaps)[0]
+    gain = np.where(_t_interval(gaps)[0] > 0.0, mean, 0.0)
     return int(places[np.argmax(gain)]) if gain.any() else usual
+
+
+def _t_interval(gaps: Array) -> Any:
+    """The ends of Student's 95 % interval of the mean, by rows; infinite for a single number."""
+    mean, error = paired(gaps)
+    n = np.count_nonzero(~np.isnan(gaps), axis=-1)
+    reach = np.where(n > 1, stdtrit(np.maximum(n - 1, 1), 0.975) * error, np.inf)
+    return mean - reach, mean + reach
 
 
 def _default_ridge(race: Race, which: Array, scores: Array, plain: int) -> int | None:

@@ -6,6 +6,8 @@ clearly negative there, it drops out: it is not scored on further queries and no
 another split.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -70,6 +72,8 @@ class Race:
     ) -> None:
         self.deadline, self.entrants, self.most_components = deadline, entrants, most_components
         self.out_of_time = False
+        self.late: set[str] = set()  # keys of those whose fit would take too long
+        self.failures: list[ValueError] = []  # of candidates that could not be fitted
         self._known: dict[str, Candidate] = {}
         self.mutual = False  # whether queries are each other's answers
         self.evidence = "interval"  # see `Split`
@@ -205,6 +209,29 @@ class Race:
             one.barred |= one.key in keys
             one.dropped = one.barred and not one.stays
         self.finish()
+
+    def bar_slow(self, seconds: float) -> None:
+        """Bar candidates whose fit took longer, unless no other may be chosen."""
+        while slow := {
+            one.key
+            for one in self.candidates
+            if one.method != "Euclidean"
+            and not one.barred
+            and not one.dropped
+            and max(one.fit_times) > seconds
+        }:
+            if not self.may_spare(slow):
+                return
+            self.late |= slow
+            self.bar(slow)  # others may be back, and be too slow as well
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Leave out candidates that cannot be fitted: the search goes on without them."""
+        try:
+            yield
+        except ValueError as error:
+            self.failures.append(error)
 
     def scores(self) -> Array:
         """One row per candidate, one column per query.

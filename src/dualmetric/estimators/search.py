@@ -25,6 +25,7 @@ from .._options import (
 )
 from .._rows import open_rows
 from .._validation import warn
+from ..learn import PRIOR_REG
 from ..problem import length_unit
 from ..supervision import Labels, Split, Supervision
 from ._candidates import (
@@ -56,6 +57,9 @@ _ESTIMATORS: dict[str, Any] = {
     kind.__name__: kind for kind in (DuRP, DuOri, RidgeMetric, Whitening, Euclidean)
 }
 RIDGE_REASON = "So few labels cannot show a gain, but ridge regression has one on most data."
+NEW_CLASSES_REASON = (
+    "It is the default for new classes; those held out do not show that another metric is better."
+)
 _PLAIN = {"euclidean": "Euclidean", "cosine": "cosine"}
 SCORES = {
     "map": "mAP",
@@ -146,6 +150,8 @@ class MetricCV(LearnedMetricEstimator):
         there was no time, or all dropped out.
     out_of_time_ : bool
         Whether ``time_limit`` left no learned metric to choose.
+    ended_early_ : bool
+        Whether ``time_limit`` ended the comparison before all candidates were tried.
     new_documents_ : tuple of float or None
         With judgements and ``cv=None``: the scores of the choice and of the better plain distance
         on queries about documents that were not judged in training.
@@ -280,7 +286,9 @@ class MetricCV(LearnedMetricEstimator):
         "float",
         default=None,
         help="Seconds after which no more candidates are tried; None tries all. The group of "
-        "candidates under way is finished, and the choice is learned from all rows.",
+        "candidates under way is finished. The choice is learned from all rows, so candidates are "
+        "left out whose fit takes longer than the time that is left, or, if that is more, than a "
+        "tenth of the limit.",
         low=0,
         above=True,
         flag="For auto: seconds after which no more settings are tried.",
@@ -369,7 +377,8 @@ class MetricCV(LearnedMetricEstimator):
                 n_done = self._run(field, distance, callback, n_done, n_left)
 
         def chosen() -> dict[str, Any]:
-            return choose(race, self._seconds_left(begin))
+            race.bar_slow(self._seconds_left(begin))
+            return choose(race)
 
         for number, split in enumerate(supervision.splits(rows, self.cv, scoring, seed)):
             if split.guard:
@@ -388,6 +397,7 @@ class MetricCV(LearnedMetricEstimator):
                     settled = low > 0.0 or high < 0.0  # whether a learned metric is better
         if not race.candidates:
             raise ValueError(f"cv={self.cv!r} holds out nothing: give at least one split")
+        _warn_of_failures(race)
         choice = choice or chosen()
         if self.time_limit is not None:  # half of what is left before the refit
             deadline += 0.5 * (1.0 - _RACE_SHARE) * self.time_limit
@@ -404,6 +414,7 @@ class MetricCV(LearnedMetricEstimator):
             choice = chosen()
         if callback is not None:
             callback(n_done, n_done)
+        choice["ended_early_"] = race.out_of_time
         choice["out_of_time_"] = self._is_out_of_time(race, choice)
         if guards:
             self._warn_of_guard(guard, choice["kept"], len(guards))
@@ -417,9 +428,7 @@ class MetricCV(LearnedMetricEstimator):
 
     def _is_out_of_time(self, race: Race, choice: dict[str, Any]) -> bool:
         """Whether the time limit left no learned metric to choose; then a warning says so."""
-        late = race.out_of_time
-        if learned := race.candidates[2:]:  # those that are in the race would take too long to fit
-            late = not all(one.dropped or one.stays for one in learned)
+        late = bool(race.late) if race.candidates[2:] else race.out_of_time
         if self.time_limit is None or not late or not np.isnan(choice["gain_interval_"][0]):
             return False
         warn(
@@ -483,10 +492,14 @@ class MetricCV(LearnedMetricEstimator):
             )
 
     def _seconds_left(self, begin: float) -> float:
-        """Seconds that a fit may have taken so that there is time for another one on all rows."""
+        """Seconds that a fit may have taken so that there is time for another one on all rows.
+
+        A tenth of the limit is always allowed, so that a choice is left where a group of candidates
+        took too long.
+        """
         if self.time_limit is None:
             return np.inf
-        return max(self.time_limit - (perf_counter() - begin), 0.0)
+        return max(self.time_limit - (perf_counter() - begin), 0.1 * self.time_limit)
 
     def _run(
         self,
@@ -521,6 +534,12 @@ class MetricCV(LearnedMetricEstimator):
             on new rows, and how much better it is than the plain distance.
         """
         check_is_fitted(self)
+        early = ""
+        if self.ended_early_ and not self.out_of_time_:
+            early = " The time limit ended the comparison early."
+        return self._recommendation() + early
+
+    def _recommendation(self) -> str:
         name = SCORES.get(self.scoring_, self.scoring_)
         plain = f"the plain {_PLAIN[self.best_plain_[0]]} distance"
         score = f"{name} {100 * self.expected_score_:.1f} %"
@@ -558,6 +577,8 @@ class MetricCV(LearnedMetricEstimator):
         why = ""
         if is_default_ridge(method, self.best_params_) and low <= 0.0:
             why = f" {RIDGE_REASON}"
+        if self.cv == "classes" and self.best_params_.get("reg") == PRIOR_REG and low <= 0.0:
+            why = f" {NEW_CLASSES_REASON}"
         return (
             f"Use {method}({chosen}): {score} on held-out "
             f"{self.held_out_}, where {plain} has {100 * self.best_plain_[1]:.1f} % ({gain}).{why}"
@@ -646,3 +667,14 @@ class MetricCV(LearnedMetricEstimator):
         if self.verbose:
             print(f"[MetricCV] {self.recommend()}")
         return self
+
+
+def _warn_of_failures(race: Race) -> None:
+    """Warn of candidates that could not be fitted; refuse rows from which none could be."""
+    if not race.failures:
+        return
+    n, first = len(race.failures), race.failures[0]
+    if not race.candidates[2:]:
+        raise ValueError(f"no candidate could be fitted: {first}") from first
+    groups = "1 group of candidates was" if n == 1 else f"{n} groups of candidates were"
+    warn(f"{groups} left out, because they could not be fitted; the first error: {first}")

@@ -271,8 +271,10 @@ def _check_part(codes: Array, purpose: str) -> None:
     if sizes.max() < 2 or np.count_nonzero(sizes) < 2:
         raise ValueError(
             f"after some rows are held out, too few rows or classes are left to {purpose}: at "
-            "least two classes are needed, and one with two rows. Label more rows, or use "
-            "RidgeMetric, which chooses its penalty without held-out rows"
+            "least two classes are needed, and one with two rows. Which rows are held out follows "
+            "from cv and groups: use fewer folds, shuffled ones, or cv='classes' to learn for new "
+            "classes. Or label more rows, or use RidgeMetric, which chooses its penalty without "
+            "held-out rows"
         )
 
 
