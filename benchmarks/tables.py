@@ -1,4 +1,4 @@
-"""Write the tables of the README from benchmarks/results and results/cells.jsonl.
+"""Write the tables of the README, and numbers of the pages, from stored results.
 
 python benchmarks/tables.py
 """
@@ -16,6 +16,7 @@ from dualmetric.paper.fingerprint import fingerprint
 from dualmetric.paper.published import MAP
 from dualmetric.paper.summary import over_trials
 from dualmetric.paper.tables import papers_method
+from page_numbers import collect, filled
 from peers_page import best, scores_of
 
 README = Path(__file__).parent.parent / "README.md"
@@ -160,6 +161,12 @@ def main() -> None:
     content = re.sub(pattern, lambda m: f"{m[1]}\n{parts}\n\n{m[2]}", content, flags=re.S)
     README.write_text(content, encoding="utf-8")
     print(parts)
+    numbers = collect()
+    for page in sorted((README.parent / "docs").rglob("*.md")):
+        before = page.read_text(encoding="utf-8")
+        if (after := filled(before, numbers)) != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"wrote {page.relative_to(README.parent)}")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-import stored_numbers  # noqa: E402
-
 from dualmetric import __version__  # noqa: E402
 
 project = "dualmetric"
@@ -26,9 +24,8 @@ extensions = [
 exclude_patterns = ["_build"]
 root_doc = "index"
 
-myst_enable_extensions = ["dollarmath", "substitution"]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-myst_substitutions = stored_numbers.collect()
 
 default_role = "py:obj"
 autodoc_member_order = "bysource"
