@@ -4,6 +4,7 @@ A page has ``<!--text_ridge_map-->76.7 %<!--/-->``, and `tables.py` writes what 
 """
 
 import re
+from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -22,6 +23,7 @@ def filled(page: str, numbers: dict[str, str]) -> str:
     )
 
 
+@cache
 def collect() -> dict[str, str]:
     """Return the numbers by the names that pages use."""
     text = results("wide", "text")
