@@ -204,7 +204,7 @@ def test_equal_rows_are_recognised():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_equal_rows_among_many(rng, dtype, monkeypatch):
+def test_equal_rows_among_many(rng, dtype):
     X = rng.integers(-2, 3, size=(500, 4)).astype(dtype) + 0.0
     expected = [next(j for j in range(i + 1) if (X[j] == X[i]).all()) for i in range(500)]
     np.testing.assert_array_equal(ranking.first_equal_rows(X), expected)

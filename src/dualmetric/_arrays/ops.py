@@ -432,7 +432,7 @@ def mean_sq_distance(X: Matrix) -> float:
         return 0.0
     mean = _means64(X)
     if is_sparse(X):
-        total = _sum_of_squares(X) - n * float((mean * mean).sum())  # no BLAS: see `_dense_dot`
+        total = _sum_of_squares(X) - n * float((mean * mean).sum())  # mean @ mean starts threads
         return 2.0 * max(total, 0.0) / (n - 1)
 
     def squares(block: slice) -> float:

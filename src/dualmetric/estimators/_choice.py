@@ -45,7 +45,8 @@ def choose(race: Race) -> dict[str, Any]:
       confidence. Few queries can rarely show more, and a prior makes large losses unlikely.
     - "default", for new classes: classes are few, and the best of many candidates on them is mostly
       chosen by chance. So the default metric with a prior is taken, unless another one, or the
-      plain distance, is significantly better over classes.
+      plain distance, is significantly better over classes. Another one is not taken if no gain over
+      the plain distance is expected of it: this is then kept.
     """
     candidates, scores = race.candidates, race.scores()
     means = estimated_means(scores)

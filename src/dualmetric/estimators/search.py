@@ -111,6 +111,8 @@ class MetricCV(LearnedMetricEstimator):
       (``"identity"`` above 1,000 features) with λ = 0.01, is taken, unless another metric or the
       plain distance is significantly better over the held-out classes.
 
+    Candidates that cannot be fitted are left out, with a warning. An error is raised if none can.
+
     {sections}
     best_estimator_ : DuRP, DuOri, RidgeMetric, Whitening or Euclidean
         The estimator that was chosen, fitted to all rows.
@@ -146,8 +148,9 @@ class MetricCV(LearnedMetricEstimator):
         Interval of the gain of the chosen family over the better plain distance (if that is kept,
         of the family with the highest lower end). It holds with at least 95 % confidence. In each
         draw, the best candidate of the family is judged on queries that it was not chosen by. The
-        lower bounds of all families hold simultaneously. NaN if no candidate was left to compare:
-        there was no time, or all dropped out.
+        lower bounds of all families hold simultaneously. Where the default for new classes, or the
+        plain distance in its place, is chosen, it is Student's interval for this default. NaN if no
+        candidate was left to compare: there was no time, or all dropped out.
     out_of_time_ : bool
         Whether ``time_limit`` left no learned metric to choose.
     ended_early_ : bool
